@@ -251,8 +251,10 @@ int RunCheck(const CheckOptions& options) {
     std::fputs(CheckList().c_str(), stdout);
     return 0;
   }
-  if (options.alive && (!options.checks.empty() || options.direct || options.demo))
-    return Complain("--alive queries the agent alone: it goes with neither checks, --direct nor --demo");
+  const bool json = options.json || options.format == "json";
+  if (options.alive && (!options.checks.empty() || options.direct || options.demo || json))
+    return Complain(
+        "--alive only checks that the agent answers: it goes with no checks, --direct, --demo or --json");
   Result<std::vector<RequestedCheck>> requests =
       options.alive ? std::vector<RequestedCheck>() : ReadChecks(options);
   if (!requests) return Complain(requests.error().detail);

@@ -26,8 +26,7 @@ constexpr std::string_view kWithoutUnit[] = {"count",
                                              "absent_over_time",
                                              "changes",
                                              "resets",
-                                             "label_values",
-                                             "scalar_count"};
+                                             "label_values"};
 
 bool Has(std::span<const std::string_view> words, std::string_view word) {
   return std::ranges::find(words, word) != words.end();
@@ -109,7 +108,7 @@ class QueryCheck {
     for (const Selector& selector : parts_.selectors) Select(selector);
     Match();
     for (const Mapped& mapped : mapped_) Map(mapped);
-    Labels();
+    for (const LabelUse& use : parts_.labels) Rename(use);
     if (variable_) {
       out_.verdict = Verdict::kUnread;
       Note("the name of a metric is in a variable or a pattern: look at its values");
@@ -141,13 +140,14 @@ class QueryCheck {
     if (selector.metric.empty()) {
       // A selector by labels alone ({job="x"}) names no metric.
       variable_ = variable_ || selector.variable_name;
+      successors_.push_back(nullptr);
       return;
     }
-    const Successor successor = FindSuccessor(exporter_, selector.metric);
-    if (successor.kind == Successor::kOther) {
-      others_ = true;
-      return;
-    }
+    auto [known, is_new] = found_.try_emplace(selector.metric);
+    if (is_new) known->second = FindSuccessor(exporter_, selector.metric);
+    const Successor& successor = known->second;
+    successors_.push_back(&successor);
+    if (successor.kind == Successor::kOther) return;
     theirs_ = true;
     const bool seen = std::ranges::any_of(
         out_.metrics, [&](const CheckedMetric& metric) { return metric.name == selector.metric; });
@@ -158,17 +158,22 @@ class QueryCheck {
     }
     names_.insert(std::string(successor.names));
     if (successor.native) level_ = std::max(level_, successor.native->level);
-    if (successor.kind == Successor::kServed) return Serve(successor, selector);
+    // Labels that the name set does not have come from the scrape, or nowhere.
+    if (successor.kind == Successor::kServed) {
+      for (const Matcher& matcher : selector.matchers) NeedLabel(successor, matcher.label);
+      return;
+    }
     Note(successor.note);
     mapped_.push_back({successor, &selector, LabelsOfRow(*successor.row), {}});
   }
 
   // A replacement and the labels that its series have and the original's did not.
   struct Mapped {
-    Successor successor;
+    const Successor& successor;
     const Selector* selector;
     LabelMap labels;
     std::map<std::string, std::string> extra;  // with the value, where the row fixes it
+    std::set<std::string> pinned = {};         // of `extra`, those that the row fixes
     std::vector<std::string> dropped = {};     // of `extra`, since other metrics of the query lack them
   };
 
@@ -181,8 +186,10 @@ class QueryCheck {
       for (const std::string_view key : mapped.successor.native->keys) {
         if (!known.contains(LabelOf(key))) mapped.extra.emplace(LabelOf(key), "");
       }
-      for (const Pair& pair : PairsOf(mapped.successor.row->where))
+      for (const Pair& pair : PairsOf(mapped.successor.row->where)) {
         mapped.extra[LabelOf(pair.key)] = pair.value;
+        mapped.pinned.insert(LabelOf(pair.key));
+      }
     }
     for (Mapped& mapped : mapped_) {
       for (const auto& [label, value] : mapped.extra) {
@@ -196,11 +203,6 @@ class QueryCheck {
     }
   }
 
-  // Labels that the name set does not have come from the scrape, or nowhere.
-  void Serve(const Successor& successor, const Selector& selector) {
-    served_.push_back(successor);
-    for (const Matcher& matcher : selector.matchers) NeedLabel(successor, matcher.label);
-  }
   void NeedLabel(const Successor& successor, const std::string& label) {
     if (label.empty() || label == successor.metric || Has(kAddedLabels, label) ||
         IsServedLabel(successor, label))
@@ -213,8 +215,7 @@ class QueryCheck {
     const Selector& selector = *mapped.selector;
     const LabelMap& labels = mapped.labels;
     for (const auto& [theirs, ours] : labels) {
-      if (theirs != ours && !labels_.emplace(theirs, ours).second && labels_[theirs] != ours)
-        conflicts_.insert(theirs);
+      if (theirs != ours) labels_.emplace(theirs, ours);
     }
     for (const Pair& pair : PairsOf(successor.row->labels))
       attributes_[std::string(pair.key)].push_back({pair.value, successor.native});
@@ -252,13 +253,23 @@ class QueryCheck {
     const bool scaled = !successor.row->factor.empty() && !Has(kWithoutUnit, selector.function);
     if (scaled && selector.value.empty()) Note("its unit changes: ours" + FactorText(successor.row->factor));
     const bool scale = scaled && !selector.value.empty();
-    const bool drop = !mapped.dropped.empty() && !selector.aggregated && !selector.value.empty();
+    const bool drop = !mapped.dropped.empty() && selector.operand && !selector.value.empty();
     const TextSpan before = {selector.value.begin, selector.value.begin},
                    behind = {selector.value.end, selector.value.end};
-    if (scale) edits_.push_back({before, "("});
+    if (scale) {
+      // Behind group_left without parentheses these would be its labels.
+      for (const TextSpan& gap : parts_.bare_groups) {
+        if (gap.end == before.begin) edits_.push_back({{gap.begin, gap.begin}, "()"});
+      }
+      edits_.push_back({before, "("});
+    }
     if (drop) {
       std::string dropped;
-      for (const std::string& label : mapped.dropped) dropped += (dropped.empty() ? "" : ", ") + label;
+      for (const std::string& label : mapped.dropped) {
+        dropped += (dropped.empty() ? "" : ", ") + label;
+        if (!mapped.pinned.contains(label))
+          Note("the series of all " + label + " are added up: choose one where that is wrong");
+      }
       edits_.push_back({before, "sum without (" + dropped + ") ("});
     }
     if (renamed && !selector.name.empty()) edits_.push_back({selector.name, successor.metric});
@@ -290,31 +301,39 @@ class QueryCheck {
     }
   }
 
-  void Labels() {
-    for (const LabelUse& use : parts_.labels) {
-      for (const Successor& successor : served_) {
-        if (labels_.find(use.label) == labels_.end()) NeedLabel(successor, use.label);
-      }
-      const auto found = labels_.find(use.label);
-      if (found == labels_.end()) {
-        const bool known = std::ranges::any_of(
-            mapped_, [&](const Mapped& mapped) { return mapped.labels.contains(use.label); });
-        if (!known && !others_ && served_.empty() && !mapped_.empty())
-          NeedMappedLabel(mapped_.front(), use.label);
-        continue;
-      }
-      if (conflicts_.count(use.label) != 0)
-        Note("the label " + use.label + " becomes different labels of its metrics: look at it");
-      if (found->second == "-") {
-        Note("the label " + use.label + " has no counterpart: take it out");
-        continue;
-      }
-      UseLabel(use.label);
-      if ((others_ || !served_.empty()) && use.joins)
-        Note("the label " + use.label +
-             " joins with a metric that keeps it: rename one of them by label_replace");
-      edits_.push_back({use.at, use.quoted ? Quoted(found->second) : found->second});
+  // A label outside of selectors becomes what it is on the metrics that it is about.
+  void Rename(const LabelUse& use) {
+    const size_t last = std::min(use.last, parts_.selectors.size());
+    std::set<std::string> names;
+    const Mapped* lacks = nullptr;
+    for (const Mapped& mapped : mapped_) {
+      const auto index = static_cast<size_t>(mapped.selector - parts_.selectors.data());
+      if (index < use.first || index >= last) continue;
+      const auto found = mapped.labels.find(use.label);
+      if (found == mapped.labels.end()) lacks = &mapped;
+      names.insert(found == mapped.labels.end() ? use.label : found->second);
     }
+    std::set<const Successor*> others;  // that keep their labels
+    for (size_t i = use.first; i < last; ++i) {
+      if (!successors_[i] || successors_[i]->kind != Successor::kMapped) others.insert(successors_[i]);
+    }
+    const auto name =
+        std::find_if(names.rbegin(), names.rend(), [&](const auto& one) { return one != use.label; });
+    if (name == names.rend()) {
+      for (const Successor* other : others) {
+        if (other && other->kind == Successor::kServed) NeedLabel(*other, use.label);
+      }
+      if (others.empty() && lacks) NeedMappedLabel(*lacks, use.label);
+      return;
+    }
+    if (names.size() > 1)
+      Note("the label " + use.label + " becomes different labels of its metrics: look at it");
+    if (*name == "-") return Note("the label " + use.label + " has no counterpart: take it out");
+    UseLabel(use.label);
+    if (!others.empty())
+      Note("the label " + use.label +
+           " is also one of a metric that keeps it: rename one of them by label_replace");
+    edits_.push_back({use.at, use.quoted ? Quoted(*name) : *name});
   }
 
   void Legend() {
@@ -336,13 +355,14 @@ class QueryCheck {
   Needs& needs_;
   QueryParts parts_;
   std::vector<Edit> edits_;
-  std::vector<Successor> served_;
+  std::map<std::string, Successor> found_;    // by metric
+  std::vector<const Successor*> successors_;  // by selector; null: it names no metric
   std::vector<Mapped> mapped_;
-  LabelMap labels_;  // of all metrics that are replaced
+  LabelMap labels_;  // of all metrics that are replaced, for legends
   std::map<std::string, std::vector<Attribute>, std::less<>> attributes_;
-  std::set<std::string> conflicts_, names_;
+  std::set<std::string> names_;
   MetricLevel level_ = MetricLevel::kEssential;
-  bool theirs_ = false, others_ = false, missing_ = false, variable_ = false;
+  bool theirs_ = false, missing_ = false, variable_ = false;
 };
 
 std::string LabelsText(const TableRow& row) {

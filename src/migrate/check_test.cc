@@ -112,6 +112,48 @@ TEST(CheckQuery, DropsLabelsThatTheOtherSideLacks) {
             "(gpu_memory_used_bytes / 1048576) / (gpu_memory_total_bytes / 1048576)");
 }
 
+// Within one aggregation they meet before it leaves the labels of its `by` only.
+TEST(CheckQuery, DropsLabelsBeforeAnOperatorInsideOfAnAggregation) {
+  EXPECT_EQ(
+      Replacement("node", "sum(node_memory_MemFree_bytes / node_memory_MemTotal_bytes)"),
+      "sum(sum without (system_memory_state) (system_memory_usage_bytes{system_memory_state=\"free\"}) / "
+      "system_memory_limit_bytes)");
+  EXPECT_EQ(Replacement("node", "avg(node_memory_MemFree_bytes / 1024)"),
+            "avg(system_memory_usage_bytes{system_memory_state=\"free\"} / 1024)");
+}
+
+TEST(CheckQuery, NamesWhatIsAddedUp) {
+  const Checked checked = Check("all-smi", "all_smi_cpu_temperature_celsius - all_smi_memory_utilization");
+  EXPECT_EQ(checked.verdict, Verdict::kChanges);
+  EXPECT_TRUE(std::ranges::any_of(checked.notes, [](const std::string& note) {
+    return note.find("are added up") != std::string::npos;
+  })) << checked.replacement;
+}
+
+// Else the parentheses would be those of the modifier.
+TEST(CheckQuery, KeepsAGroupModifierApartFromItsOperand) {
+  EXPECT_EQ(Replacement("nvitop", "kube_x * on (pod) group_left # all\n gpu_utilization_Percentage"),
+            "kube_x * on (pod) group_left() # all\n (sum without (gpu_task_type) "
+            "(gpu_utilization_ratio) * 100)");
+  EXPECT_EQ(Replacement("nvitop", "kube_x * on (pod) group_left (a) gpu_utilization_Percentage")
+                .find("group_left()"),
+            std::string::npos);
+}
+
+TEST(CheckQuery, RenamesALabelByTheMetricsThatItIsAbout) {
+  EXPECT_EQ(Replacement("node",
+                        "sum by (device) (rate(node_network_receive_bytes_total[5m])) or "
+                        "sum by (device) (rate(node_disk_read_bytes_total[5m]))"),
+            "sum by (network_interface_name) "
+            "(rate(system_network_io_bytes_total{network_io_direction=\"receive\"}[5m])) or "
+            "sum by (system_device) (rate(system_disk_io_bytes_total{disk_io_direction=\"read\"}[5m]))");
+  EXPECT_EQ(Replacement("node", "sum by (device) (kube_x) > 0 and on () sum by (device) (node_network_up)"),
+            "sum by (device) (kube_x) > 0 and on () sum by (network_interface_name) (host_network_up)");
+  const Checked both = Check("node", "sum by (device) (kube_x * node_network_up)");
+  ASSERT_FALSE(both.notes.empty());
+  EXPECT_NE(both.notes.back().find("label_replace"), std::string::npos);
+}
+
 TEST(CheckQuery, WarnsOfJoinsWithOtherMetrics) {
   const Checked checked = Check("node", "node_filesystem_avail_bytes * on (device) group_left kube_x");
   EXPECT_EQ(checked.verdict, Verdict::kChanges);

@@ -8,7 +8,7 @@
 namespace gpulens::migrate {
 namespace {
 
-constexpr size_t kMaxVariableBytes = 256, kMaxSelectors = 1000;
+constexpr size_t kMaxVariableBytes = 256, kMaxSelectors = 1000, kMaxLabels = 1000;
 
 constexpr bool IsDigit(char c) noexcept { return c >= '0' && c <= '9'; }
 constexpr bool IsNameCharacter(char c) noexcept { return IsLabelCharacter(c) || c == ':'; }
@@ -170,8 +170,36 @@ class QueryReader {
   void Expression() {
     Deeper deeper(*this);
     if (failed()) return;
+    const size_t selectors = parts_.selectors.size(), labels = parts_.labels.size();
     Unary();
-    while (!failed() && Operator()) Unary();
+    bool operators = false;
+    while (!failed() && Operator()) {
+      operators = true;
+      Blanks();
+      if (bare_group_ != 0) parts_.bare_groups.push_back({std::exchange(bare_group_, 0), at_});
+      Unary();
+    }
+    if (!operators) return;
+    GiveSelectors(labels, selectors);
+    if (parts_.selectors.size() - selectors < 2) return;
+    for (size_t i = selectors; i < parts_.selectors.size(); ++i)
+      parts_.selectors[i].operand = !parts_.selectors[i].aggregated;
+  }
+
+  // The labels from `labels` on that are not about other selectors are about those from `selectors` on.
+  void GiveSelectors(size_t labels, size_t selectors) {
+    for (size_t i = labels; i < parts_.labels.size(); ++i) {
+      LabelUse& use = parts_.labels[i];
+      if (use.last != SIZE_MAX) continue;
+      use.first = selectors;
+      use.last = parts_.selectors.size();
+    }
+  }
+
+  void AddLabel(LabelUse use) {
+    if (parts_.labels.size() >= kMaxLabels)
+      return static_cast<void>(Fail("more than 1000 labels", Code::kExhausted));
+    parts_.labels.push_back(std::move(use));
   }
 
   bool Operator() {
@@ -184,29 +212,30 @@ class QueryReader {
     if (!found && !TakeKeyword({"and", "or", "unless", "atan2", "default", "if", "ifnot"})) return false;
     TakeKeyword({"bool"});
     if (TakeKeyword({"on", "ignoring"})) {
-      Labels(true);
+      Labels();
       const Word word = PeekWord();
       if (!failed() && IsOneOf(word.lower, {"group_left", "group_right"}) && !word.variable) {
         at_ = word.at.end;
-        if (Sees("(")) Labels(true);
+        if (Sees("(")) Labels();
+        else bare_group_ = word.at.end;
       }
     }
     return !failed();
   }
 
   // The labels in parentheses of by, on and the like.
-  void Labels(bool joins) {
+  void Labels() {
     if (!Expect("(")) return;
     while (!failed() && !Take(")")) {
       if (SeesString()) {
-        LabelUse use{{}, {at_, at_}, true, joins};
+        LabelUse use{{}, {at_, at_}, true};
         if (!String(&use.label)) return;
         use.at.end = at_;
-        parts_.labels.push_back(std::move(use));
+        AddLabel(std::move(use));
       } else {
         const Word word = TakeWord();
         if (word.at.empty()) return static_cast<void>(Fail("expected a label"));
-        if (!word.variable) parts_.labels.push_back({std::string(Text(word.at)), word.at, false, joins});
+        if (!word.variable) AddLabel({std::string(Text(word.at)), word.at});
       }
       if (!Take(",") && !Sees(")")) return static_cast<void>(Fail("expected a comma or )"));
     }
@@ -238,14 +267,15 @@ class QueryReader {
     const Word word = TakeWord();
     if (word.at.empty()) return Fail("not expected here");
     if (!word.variable && IsOneOf(word.lower, {"inf", "nan"})) return false;
-    if (Sees("(")) return Call(word), false;
+    const size_t labels = parts_.labels.size();
+    if (Sees("(")) return Call(word, labels), false;
     const Word next = PeekWord();
     if (IsOneOf(next.lower, {"by", "without"}) && !next.variable) {
       const size_t back = at_;
       at_ = next.at.end;
       if (Sees("(")) {
-        Labels(false);
-        if (!failed() && Sees("(")) return Call(word, next.lower == "without"), false;
+        Labels();
+        if (!failed() && Sees("(")) return Call(word, labels, next.lower == "without"), false;
         return failed() ? false : Fail("expected (");
       }
       at_ = back;
@@ -264,8 +294,9 @@ class QueryReader {
     }
   }
 
-  // `without`: of an aggregation whose `without` is before the parentheses.
-  void Call(const Word& word, bool without = false) {
+  // `first_label`: the first of its labels, which may be before the parentheses; `without`: they are those of
+  // without.
+  void Call(const Word& word, size_t first_label, bool without = false) {
     Expect("(");
     const size_t selectors = parts_.selectors.size();
     const bool joins_labels = word.lower == "label_join", replaces = word.lower == "label_replace";
@@ -274,10 +305,10 @@ class QueryReader {
     for (size_t index = 0; !failed() && !Take(")"); ++index) {
       const bool labels = (replaces && index == 3) || (joins_labels && index >= 3);
       if (labels && SeesString()) {
-        LabelUse use{{}, {at_, at_}, true, false};
+        LabelUse use{{}, {at_, at_}, true};
         if (!String(&use.label)) return;
         use.at.end = at_;
-        parts_.labels.push_back(std::move(use));
+        AddLabel(std::move(use));
       } else if (!(values && LastLabel())) {
         Argument(word.lower);
       }
@@ -295,16 +326,18 @@ class QueryReader {
     const bool grouped = !grouping.variable && IsOneOf(grouping.lower, {"by", "without"});
     if (grouped) {
       at_ = grouping.at.end;
-      Labels(false);
+      Labels();
       for (size_t i = selectors; i < parts_.selectors.size(); ++i) {
         if (parts_.selectors[i].range && parts_.selectors[i].value.begin == word.at.begin)
           parts_.selectors[i].value.end = at_;
       }
     }
+    GiveSelectors(first_label, selectors);
     if (without || (grouped && grouping.lower == "without") ||
         !IsOneOf(word.lower, {"sum", "min", "max", "avg", "count", "group", "stddev", "stdvar", "quantile"}))
       return;
-    for (size_t i = selectors; i < parts_.selectors.size(); ++i) parts_.selectors[i].aggregated = true;
+    for (size_t i = selectors; i < parts_.selectors.size(); ++i)
+      parts_.selectors[i].aggregated = !parts_.selectors[i].operand;
   }
 
   // The last argument of Grafana's label_values(metric, label), which is a label.
@@ -314,7 +347,7 @@ class QueryReader {
     at_ = word.at.end;
     const bool last = !word.at.empty() && Sees(")");
     if (!last) return at_ = back, false;
-    if (!word.variable) parts_.labels.push_back({std::string(Text(word.at)), word.at, false, false});
+    if (!word.variable) AddLabel({std::string(Text(word.at)), word.at});
     return true;
   }
 
@@ -412,6 +445,7 @@ class QueryReader {
           selector.variable_name = true;
         }
       }
+      if (++matchers_ > kMaxLabels) return static_cast<void>(Fail("more than 1000 labels", Code::kExhausted));
       selector.matchers.push_back(std::move(matcher));
       if (!Take(",") && !Sees("}")) return static_cast<void>(Fail("expected a comma or }"));
     }
@@ -481,7 +515,8 @@ class QueryReader {
   }
 
   const std::string_view text_;
-  size_t at_ = 0, depth_ = 0;
+  size_t at_ = 0, depth_ = 0, matchers_ = 0;
+  size_t bare_group_ = 0;  // the end of a group_left without parentheses before the operand; 0: none
   Status error_;
   QueryParts parts_;
 };

@@ -4,7 +4,9 @@
 // thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,7 +38,8 @@ struct Selector {
   // What a change of unit has to enclose: the selector with its offset, or the function that takes its range.
   TextSpan value;
   bool range = false;
-  bool aggregated = false;  // within sum, avg and the like that leave only the labels of their `by`
+  bool aggregated = false;  // sum, avg and the like leave only the labels of their `by`
+  bool operand = false;     // an operator of several selectors has it, and it was not aggregated before
   std::string function;     // the function or aggregation that takes it directly; empty: none
 };
 
@@ -45,13 +48,14 @@ struct LabelUse {
   std::string label;
   TextSpan at;
   bool quoted = false;
-  bool joins = false;  // of on, ignoring, group_left, group_right
+  size_t first = 0, last = SIZE_MAX;  // the selectors that it is about: the indexes from first to before last
 };
 
 struct QueryParts {
   std::vector<Selector> selectors;
   std::vector<LabelUse> labels;
-  bool bare_variable = false;  // a variable is where a metric may be: $metric
+  std::vector<TextSpan> bare_groups;  // from group_left or group_right without parentheses to the operand
+  bool bare_variable = false;         // a variable is where a metric may be: $metric
 };
 
 inline constexpr size_t kMaxQueryBytes = 64 << 10;
@@ -60,8 +64,8 @@ inline constexpr size_t kMaxQueryDepth = 96;
 // kInvalidArgument: no PromQL, with the place; kExhausted: longer or deeper than the limits.
 Result<QueryParts> ReadQuery(std::string_view query);
 
-// Names of labels between {{ and }} of a legend, or after $labels. in a template of an alert, that `rename`
-// has another name for, are replaced. `rename(label)` returns an empty text for a label that stays.
+// Names of labels alone between {{ and }}, as in a legend, or after $labels. in a template of an alert, that
+// `rename` has another name for, are replaced. `rename(label)` returns an empty text for a label that stays.
 template <class Rename>
 std::string RenameInTemplate(std::string_view text, Rename rename);
 
@@ -84,11 +88,12 @@ std::string RenameInTemplate(std::string_view text, Rename rename) {
     size_t end = at;
     while (end < text.size() && IsLabelCharacter(text[end])) ++end;
     const std::string_view word = text.substr(at, end - at);
-    // A legend has the bare label, an alert's template $labels.NAME.
-    const bool member = at > 0 && text[at - 1] == '.';
-    const bool of_labels = out.ends_with("$labels.") || out.ends_with(".Labels.");
-    const bool variable = at > 0 && text[at - 1] == '$';
-    const std::string other = variable || (member && !of_labels) ? std::string() : rename(word);
+    // A legend has the bare label, an alert's template $labels.NAME among functions and texts.
+    const size_t before = text.find_last_not_of(" \t", at - 1),
+                 behind = std::min(text.find_first_not_of(" \t", end), text.size());
+    const bool alone = text.substr(0, before + 1).ends_with("{{") && text.substr(behind).starts_with("}}");
+    const bool is_label = alone || out.ends_with("$labels.") || out.ends_with(".Labels.");
+    const std::string other = is_label ? rename(word) : std::string();
     out.append(other.empty() ? word : std::string_view(other));
     at = end;
   }

@@ -121,6 +121,12 @@ TEST(ReadQuery, HasLimits) {
   for (int i = 0; i < 1001; ++i) many += "+x";
   EXPECT_EQ(code(many), Code::kExhausted);
   EXPECT_EQ(code(std::string(60'000, '-') + "x"), Code::kOk);
+  std::string labels;
+  for (int i = 0; i < 1001; ++i) labels += "a,";
+  EXPECT_EQ(code("sum by (" + labels + "a) (x)"), Code::kExhausted);
+  std::string matchers;
+  for (int i = 0; i < 1001; ++i) matchers += "a=\"b\",";
+  EXPECT_EQ(code("x{" + matchers + "}"), Code::kExhausted);
 }
 
 TEST(ReadQuery, ReadsTheBadInputsWithoutCrashing) {
@@ -143,6 +149,8 @@ TEST(RenameInTemplate, ChangesLabelsOnly) {
             "{{ $labels.gpu_index }} {{ $value }} {{ .Labels.gpu_index }}");
   EXPECT_EQ(RenameInTemplate("{{ $gpu }} {{x.gpu}} {{gpus}}", rename), "{{ $gpu }} {{x.gpu}} {{gpus}}");
   EXPECT_EQ(RenameInTemplate("{{", rename), "{{");
+  EXPECT_EQ(RenameInTemplate("{{ gpu $labels.gpu \"gpu\" | gpu }} {{gpu", rename),
+            "{{ gpu $labels.gpu_index \"gpu\" | gpu }} {{gpu");
 }
 
 }  // namespace

@@ -15,6 +15,14 @@ namespace {
 // Rows in rows in libraries: real dashboards have some ten levels.
 constexpr size_t kMaxJsonDepth = 64;
 
+// The beginning of a title or a name, in whole characters: each query of a panel has a copy.
+std::string NameOf(std::string_view text) {
+  constexpr size_t kMaxNameBytes = 500;
+  size_t end = std::min(text.size(), kMaxNameBytes);
+  while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return std::string(text.substr(0, end));
+}
+
 // Whether queries of a data source of this type are PromQL. Unknown types are believed to be.
 bool MayBePrometheus(std::string_view type) {
   static constexpr std::string_view kOthers[] = {"loki",
@@ -88,16 +96,15 @@ class DashboardReader {
 
   void Object(std::string_view own_key, bool in_templating) {
     const size_t first = pending_.size();
-    std::string title, name, label, source, expr, query, legend, type;
+    std::string title, name, source, expr, query, legend, type;
     bool has_panels = false;
     json_.Object([&](std::string_view member) {
       const std::string key(member);
       const JsonScanner::Kind kind = json_.Peek();
       if (kind == JsonScanner::kString) {
         const std::string_view text = json_.Text();
-        if (key == "title") title = text;
-        else if (key == "name") name = text;
-        else if (key == "label") label = text;
+        if (key == "title") title = NameOf(text);
+        else if (key == "name") name = NameOf(text);
         else if (key == "type") type = text;
         else if (key == "legendFormat") legend = text;
         else if (key == "query") query = text;
@@ -105,7 +112,7 @@ class DashboardReader {
         else if (key == "expr") expr = text;
       } else if (key == "datasource" && kind == JsonScanner::kObject) {
         json_.Object([&](std::string_view of_source) {
-          if (of_source == "type") source = json_.Text();
+          if (of_source == "type") source = NameOf(json_.Text());
         });
       } else if (key == "query" && kind == JsonScanner::kObject && in_templating) {
         json_.Object([&](std::string_view of_query) {
@@ -157,13 +164,18 @@ std::string TemplatesOf(const YamlNode& rule) {
     for (const YamlNode::Member& member : map->members) {
       if (member.value->kind == YamlNode::kScalar && member.value->text.find("{{") != std::string::npos)
         out += (out.empty() ? "" : "\n") + member.key + ": " + member.value->text;
+      if (out.size() > kMaxRuleTexts) return out;  // is refused
     }
   }
   return out;
 }
 
-Status AddGroups(const YamlNode& groups, const std::string& file, FoundQueries& out) {
-  size_t before = out.queries.size();
+// What one file may still have.
+struct RuleRoom {
+  size_t rules = kMaxQueries, bytes = kMaxRuleTexts;
+};
+
+Status AddGroups(const YamlNode& groups, const std::string& file, RuleRoom& room, FoundQueries& out) {
   for (const YamlNode* group : groups.items) {
     const YamlNode* rules = group->kind == YamlNode::kMap ? group->Find("rules") : nullptr;
     if (!rules || rules->kind != YamlNode::kList) continue;
@@ -172,12 +184,15 @@ Status AddGroups(const YamlNode& groups, const std::string& file, FoundQueries& 
       FoundQuery query;
       query.text = rule->TextOf("expr");
       if (query.text.empty()) continue;
-      if (out.queries.size() - before >= kMaxQueries) return {Code::kExhausted, "more than 50000 rules"};
+      if (room.rules-- == 0) return {Code::kExhausted, "more than 50000 rules"};
       query.file = file;
-      query.title = group->TextOf("name");
+      query.title = NameOf(group->TextOf("name"));
       const std::string alert = rule->TextOf("alert"), record = rule->TextOf("record");
-      query.place = alert.empty() ? "record " + record : "alert " + alert;
+      query.place = NameOf(alert.empty() ? "record " + record : "alert " + alert);
       query.legend = TemplatesOf(*rule);
+      const size_t bytes = query.text.size() + query.legend.size();
+      if (bytes > room.bytes) return {Code::kExhausted, "more than 16 MiB of queries"};
+      room.bytes -= bytes;
       out.queries.push_back(std::move(query));
     }
   }
@@ -195,6 +210,7 @@ Status FindInDashboard(std::string_view text, const std::string& file, FoundQuer
 Status FindInRules(std::string_view text, const std::string& file, FoundQueries& out) {
   if (text.size() > kRuleLimits.bytes) return {Code::kExhausted, "larger than 4 MiB"};
   bool found = false;
+  RuleRoom room;
   std::string document;
   auto read_document = [&]() -> Status {
     if (document.find_first_not_of(" \t\r\n") == std::string::npos) return Ok();
@@ -206,7 +222,7 @@ Status FindInRules(std::string_view text, const std::string& file, FoundQueries&
     const YamlNode* groups = spec && spec->kind == YamlNode::kMap ? spec->Find("groups") : top.Find("groups");
     if (!groups || groups->kind != YamlNode::kList) return Ok();
     found = true;
-    return AddGroups(*groups, file, out);
+    return AddGroups(*groups, file, room, out);
   };
   while (!text.empty()) {
     std::string_view line = TakeUntil(text, '\n');

@@ -27,6 +27,8 @@ struct FoundQueries {
 
 inline constexpr size_t kMaxDashboardBytes = 16u << 20;
 inline constexpr size_t kMaxQueries = 50'000;  // of one file
+// All queries and templates of one file with rules, in which an alias repeats a text.
+inline constexpr size_t kMaxRuleTexts = 16u << 20;
 
 // Adds the queries of a JSON file. kDataLoss: no JSON; kExhausted: a limit. What was found before stays in
 // `out`.

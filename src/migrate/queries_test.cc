@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "base/text.h"
+
 namespace gpulens::migrate {
 namespace {
 
@@ -78,6 +80,31 @@ TEST(FindInRules, RefusesWhatIsNoRule) {
   EXPECT_EQ(FindInRules("a: [", "f", found).code, Code::kInvalidArgument);
   EXPECT_EQ(FindInRules(std::string((4u << 20) + 1, ' '), "f", found).code, Code::kExhausted);
   EXPECT_FALSE(FindInRules("a: &a [*a, *a]\n", "f", found).ok());
+}
+
+TEST(FindInRules, BoundsWhatAliasesRepeat) {
+  std::string rules = "groups:\n- rules: &r\n", text = "groups:\n- rules:\n  - {expr: &e \"";
+  for (int i = 0; i < 300; ++i) rules += "  - {expr: x}\n";
+  for (int i = 0; i < 99; ++i) rules += "- {rules: *r}\n";
+  FoundQueries found;
+  EXPECT_EQ(FindInRules(rules + "---\n" + rules, "f", found).code, Code::kExhausted) << "of all documents";
+  EXPECT_EQ(found.queries.size(), kMaxQueries);
+  text += std::string(1u << 20, 'x') + "\"}\n";
+  for (int i = 0; i < 100; ++i) text += "  - {expr: *e}\n";
+  found = {};
+  EXPECT_EQ(FindInRules(text, "f", found).code, Code::kExhausted);
+  EXPECT_LE(found.queries.size(), 16u);
+}
+
+// Each query of a dashboard has the title.
+TEST(FindInDashboard, CutsLongTitles) {
+  std::string title = "a";
+  for (int i = 0; i < 1000; ++i) title += "é";
+  FoundQueries found;
+  ASSERT_TRUE(FindInDashboard("{\"title\":\"" + title + "\",\"panels\":[{\"expr\":\"x\"}]}", "f", found));
+  ASSERT_EQ(found.queries.size(), 1u);
+  EXPECT_EQ(found.queries[0].title.size(), 499u);
+  EXPECT_TRUE(IsUtf8(found.queries[0].title));
 }
 
 }  // namespace

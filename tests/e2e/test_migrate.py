@@ -56,6 +56,14 @@ class Check(unittest.TestCase):
             self.assertTrue(done.stderr, wrong)
             self.assertNotIn(b"\n\n", done.stderr)
 
+    def test_a_folder_of_too_many_names_is_not_read_silently_in_part(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for i in range(10_001):
+                (pathlib.Path(folder) / f"{i}.txt").touch()
+            _, report = checked("--from", "dcgm", "--dashboards", folder, "--rules", DATA / "rules")
+        self.assertEqual([bad["file"] for bad in report["bad_files"]], [folder])
+        self.assertIn("not read", report["bad_files"][0]["why"])
+
     def test_a_page(self):
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as page:
             page.write("# TYPE system_cpu_load_average_1m gauge\nsystem_cpu_load_average_1m 1\n")

@@ -23,6 +23,7 @@ class FolderWalk {
       return names.size() < kMaxFolderFiles;
     });
     if (!listed) return static_cast<void>(++files_.skipped);
+    if (names.size() == kMaxFolderFiles) ++files_.skipped;  // there may be more
     std::sort(names.begin(), names.end());
     for (const std::string& name : names) {
       const std::string path = folder + "/" + name;

@@ -1,5 +1,6 @@
 #include "wire/external_scaler/external_scaler.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>

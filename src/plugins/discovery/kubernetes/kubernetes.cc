@@ -82,7 +82,6 @@ class KubernetesDiscovery final : public Discovery {
   void Fetch(Instant deadline, std::function<void(Status)> done) override {
     deadline_ = deadline;
     done_ = std::move(done);
-    answers_.clear();
     if (!env_.workers->Post([this] { Begin(); })) End({Code::kExhausted, "the work queue is full"});
   }
   std::vector<FoundTarget> Targets() const override { return targets_; }
@@ -160,6 +159,7 @@ class KubernetesDiscovery final : public Discovery {
     found.push_back(std::move(target));
   }
   void End(const Status& status) {
+    answers_.clear();
     if (!status)
       Log(LogLevel::kWarn, "discovery", "kubernetes_failed",
           status.detail + "; the last known pods are kept");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <unordered_set>
 #include <utility>
 
@@ -370,7 +371,8 @@ Result<ScalerReading> ScalerState::QuantileOf(const ScalerQuery& query, const st
   if (unknown > 0)
     return Unknown(WhyUnknown(WhatIs(query.metric), unknown, replicas.size(), why, true, why_age_ns));
   if (!any_window) return Unknown("the window begins with the second reading of a target");
-  const std::optional<double> quantile = Quantile(all, query.quantile);
+  std::optional<double> quantile = Quantile(all, query.quantile);
+  if (quantile && !std::isfinite(*quantile)) quantile.reset();
   if (!quantile && !(idle && query.zero_if_idle))
     return Unknown("no request observed a " + std::string(WhatIs(query.metric)) + " in the last " +
                    Seconds(query.window.count()));
