@@ -466,9 +466,7 @@ class QueryReader {
         if (subquery) index = SIZE_MAX;
         continue;
       }
-      if (Take("@")) {
-        Modifier();
-      } else if (TakeKeyword({"offset"})) {
+      if (Take("@") || TakeKeyword({"offset"})) {
         Modifier();
       } else if (!TakeKeyword({"keep_metric_names"})) {
         return;
