@@ -71,7 +71,7 @@ class Cluster(unittest.TestCase):
         self.make({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lifecycle"}})
         folder = self.cluster.folder
         values = folder / "values.yaml"
-        values.write_text(TABLE["gateway with TLS"] + "dashboards: {enabled: true}\nalerts: {enabled: true}\n")
+        values.write_text(TABLE["gateway with TLS"] + "dashboards: {enabled: true, sets: [gpulens, l9gpu, zumik]}\nalerts: {enabled: true}\n")
         packed = subprocess.run([str(go_peer("helm")), "package", str(CHART), "-d", str(folder)], capture_output=True, text=True, timeout=60, check=True)
         chart = packed.stdout.rsplit(": ", 1)[1].strip()
 
