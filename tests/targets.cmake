@@ -49,7 +49,7 @@ foreach(label e2e peers)
   set_tests_properties(${label}_image PROPERTIES LABELS ${label} TIMEOUT 600 RESOURCE_LOCK build_image ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
 # What is deployed: rules, compose files, the chart.
-foreach(name rules alerts_live compose chart)
+foreach(name rules alerts_live compose chart seed_rows_deploy)
   add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/deploy)
   set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
@@ -168,7 +168,7 @@ add_dependencies(e2e_programs quantile_dump exposition_dump grpc_pair inference_
                  nvml_reader_main amdsmi_reader_main fleet_load)
 
 # Fails for a file of tests that no test runs.
-file(GLOB e2e_files CONFIGURE_DEPENDS tests/e2e/test_*.py)
+file(GLOB e2e_files CONFIGURE_DEPENDS tests/e2e/test_*.py tests/deploy/test_*.py tests/fleet/test_*.py tests/packages/test_*.py)
 file(READ ${CMAKE_CURRENT_LIST_FILE} e2e_listed)
 foreach(file ${e2e_files})
   get_filename_component(name ${file} NAME_WE)
