@@ -7,6 +7,7 @@
 
 #include <array>
 
+#include "base/testing/sanitizers.h"
 #include "delivery/request_log_testing.h"
 #include "delivery/segment_file.h"
 
@@ -475,13 +476,7 @@ TEST_F(DiskQueueTest, SyncsByItsPolicy) {
 }
 
 TEST_F(DiskQueueTest, ABacklogCostsNoMemory) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "memory is not measured under a sanitizer";
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-  GTEST_SKIP() << "memory is not measured under a sanitizer";
-#endif
-#endif
+  if (kAddressSanitizer || kThreadSanitizer) GTEST_SKIP() << "memory is not measured under a sanitizer";
   options_.segment_bytes = 4 << 20;
   options_.max_bytes = uint64_t{256} << 20;
   auto in_use = [] {

@@ -10,13 +10,14 @@
 #include <set>
 
 #include "base/stable_sort.h"
+#include "base/testing/sanitizers.h"
 #include "ledger/ledger_testing.h"
 
 namespace gpulens::ledger {
 namespace {
 
 constexpr int64_t kWindowNs = 10 * kTestSecond;
-constexpr int kWorlds = 10'500;
+constexpr int kWorlds = kAddressSanitizer || kThreadSanitizer ? 2'100 : 10'500;
 
 // A number of the world's own generator: worlds are the same everywhere.
 class Dice {

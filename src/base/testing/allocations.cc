@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "base/testing/thread_sanitizer.h"
+#include "base/testing/sanitizers.h"
 
 namespace {
 

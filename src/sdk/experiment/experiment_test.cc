@@ -15,8 +15,8 @@
 
 #include "base/testing/allocations.h"
 #include "base/testing/file_size_limit.h"
+#include "base/testing/sanitizers.h"
 #include "base/testing/temp_folder.h"
-#include "base/testing/thread_sanitizer.h"
 #include "sdk/experiment/artifact_files.h"
 #include "sdk/experiment/run_context.h"
 #include "store/experiments/run_reader.h"

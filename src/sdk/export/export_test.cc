@@ -13,8 +13,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/testing/sanitizers.h"
 #include "base/testing/temp_folder.h"
-#include "base/testing/thread_sanitizer.h"
 #include "net/grpc/grpc_server.h"
 #include "net/testing/certificates.h"
 #include "net/testing/scripted_server.h"

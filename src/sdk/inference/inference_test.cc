@@ -18,8 +18,8 @@
 
 #include "base/result.h"
 #include "base/testing/file_size_limit.h"
+#include "base/testing/sanitizers.h"
 #include "base/testing/temp_folder.h"
-#include "base/testing/thread_sanitizer.h"
 #include "sdk/inference/call.h"
 #include "sdk/inference/core.h"
 #include "store/telemetry/schema.h"

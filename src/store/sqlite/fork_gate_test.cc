@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/testing/thread_sanitizer.h"
+#include "base/testing/sanitizers.h"
 
 namespace gpulens::sqlite {
 namespace {
