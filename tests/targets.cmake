@@ -61,9 +61,11 @@ foreach(name cluster pods)
   set_tests_properties(peers_${name} PROPERTIES LABELS peers TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
 set_tests_properties(peers_pods PROPERTIES RESOURCE_LOCK build_image)
-# What ./dev release does, and the lines of pages with what it makes.
-add_test(NAME peers_release COMMAND ${e2e_python} -m unittest -v test_release WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/packages)
-set_tests_properties(peers_release PROPERTIES LABELS peers TIMEOUT 3600 RESOURCE_LOCK build_package ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+# What ./dev release does, and the lines of pages with what it makes; for arm64, under qemu-user.
+foreach(name release arm64)
+  add_test(NAME peers_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/packages)
+  set_tests_properties(peers_${name} PROPERTIES LABELS peers TIMEOUT 3600 RESOURCE_LOCK build_package ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+endforeach()
 # The documentation: its links, and the site that ./dev docs makes, whose packages take a while to fetch.
 add_test(NAME e2e_docs COMMAND ${e2e_python} -m unittest -v test_docs.Pages WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/docs)
 add_test(NAME peers_docs_site COMMAND ${e2e_python} -m unittest -v test_docs.Site WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/docs)

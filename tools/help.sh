@@ -15,7 +15,8 @@ With --engines it runs those of real serving engines alone, or of the engines NA
 everywhere, and those that take long to fetch or to build: llama.cpp, Dynamo, LiteLLM.
 With --peers it runs those of other programs that take long to build or to fetch: a Prometheus that knows OTLP and remote
 write 2.0, telemetrygen, and ClickHouse's engine (chdb, 1 GB in build/chdb); and those of the packages, which lintian reads and which
-are installed in bare systems (build/roots, 1 GB; needs root); the image under rootless podman; the rehearsal of a release.
+are installed in bare systems (build/roots, 1 GB; needs root), those of arm64 among them, which is compiled and run under qemu-user; the
+image under rootless podman; the rehearsal of a release.
 With --soak it runs the kill test of docs/reliability.md for MINUTES (10), with two kills a minute; GPULENS_SOAK_SEED
 repeats the plan of an earlier run.
 With --pythons it installs the Python package's wheels without a compiler, and runs its tests, with each Python 3.9 to 3.14 that is
@@ -26,7 +27,8 @@ on PATH or pyenv's, with a free-threaded one that it compiles, and in roots of D
   build) echo "./dev build [PRESET]
 PRESET is one of: $PRESETS (default release). Leaves build/gpulens, a link to the program just built.
 asan is clang with the address and undefined behaviour sanitizers, coverage and the fuzzers; tsan is clang's
-thread sanitizer; fuzz shares the tree of asan; tidy only writes compile_commands.json." ;;
+thread sanitizer; fuzz shares the tree of asan; tidy only writes compile_commands.json. arm64 is release with Debian's cross compiler,
+of what is packed and tested alone: tools/package.sh dist arm64 makes its packages." ;;
   bench) echo "./dev bench [NAME…]
 Runs build/release/*_bench (or those whose name contains a NAME), then tools/bench.py where there is one.
 Each result is also left in build/bench/NAME.json. Close other programs first: the numbers are of this machine." ;;

@@ -4,7 +4,7 @@
     tools/image.py [--folder FOLDER] DEB    DEB: gpulens_VERSION_ARCH.deb, as tools/package.sh makes it; FOLDER is dist/ by default
 
 The image is the program of the package on top of the few Debian packages in PACKAGES, fetched by `apt-get download` with the versions
-that apt would install here; it is of this machine's architecture.
+that apt would install here; those of another architecture by the lists that tools/prepare_arm64.sh fetches.
 Two layers: the system, which stays the same from version to version, and gpulens. Times are those of the files in the packages, and
 SOURCE_DATE_EPOCH or the commit's. docs/image.md describes what is inside and why. Exit: 3 where the Debian packages cannot be had, 1 for
 any other failure.
@@ -116,9 +116,12 @@ class Deb:
 
 def fetched(names, arch):
     """{name: package file} of the versions that apt would install, downloaded where they are not in the cache yet."""
+    environment = dict(os.environ)
     if arch != run("dpkg", "--print-architecture").decode().strip():
-        raise Unavailable(f"apt here has no packages of {arch}")
-    shown = run("apt-cache", "policy", *names).decode()
+        environment["APT_CONFIG"] = str(ROOT / "build" / f"sysroot-{arch}" / "apt.conf")
+        if not pathlib.Path(environment["APT_CONFIG"]).exists():
+            raise Unavailable(f"no lists of {arch} packages here; tools/prepare_arm64.sh fetches them")
+    shown = run("apt-cache", "policy", *names, env=environment).decode()
     versions = dict(re.findall(r"^([a-z0-9.+-]+)(?::\S+)?:\n.*\n  Candidate: (\S+)", shown, re.MULTILINE))
     folder = CACHE / arch
     folder.mkdir(parents=True, exist_ok=True)
@@ -130,7 +133,7 @@ def fetched(names, arch):
         pattern = f"{name}_{version.replace(':', '%3a')}_*.deb"
         if not list(folder.glob(pattern)):
             try:
-                run("apt-get", "download", "-qq", f"{name}={version}", cwd=folder, timeout=300)
+                run("apt-get", "download", "-qq", f"{name}={version}", cwd=folder, env=environment, timeout=300)
             except (Failed, subprocess.TimeoutExpired) as why:
                 raise Unavailable(str(why)) from None
         (path,) = folder.glob(pattern)

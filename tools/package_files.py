@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the files of the packages that are made of others: BUILD/package/.
 
-    tools/package_files.py BUILD EPOCH
+    tools/package_files.py BUILD EPOCH        CROSS in the environment is the prefix of the tools of another architecture
 
 copyright, copyright-dev  notices of all code in the program, in the SDK's archive (tools/notices.py)
 debug/                    what strip takes from the program, by its build id: where gdb, perf and debuggers alike look
@@ -54,7 +54,7 @@ def write_debug(program, out):
     identity = re.search(r"Build ID: ([0-9a-f]{3,})", text)[1]
     to = out / "debug" / ".build-id" / identity[:2] / f"{identity[2:]}.debug"
     to.parent.mkdir(parents=True)
-    subprocess.run(["objcopy", "--only-keep-debug", "--compress-debug-sections", program, to], check=True)
+    subprocess.run([os.environ.get("CROSS", "") + "objcopy", "--only-keep-debug", "--compress-debug-sections", program, to], check=True)
     to.chmod(0o644)
 
 
@@ -113,10 +113,12 @@ def main(build, epoch):
     out.mkdir()
     when = time.gmtime(int(epoch))
     version = re.search(r"project\(gpulens VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
-    write_notices(build, out)
+    # What was compiled for another architecture does not run here; build/release has the same code.
+    runs_here = ROOT / "build/release" if os.environ.get("CROSS") else build
+    write_notices(runs_here, out)
     write_debug(build / "gpulens", out)
-    write_manual(build / "gpulens", out, version, time.strftime("%Y-%m-%d", when))
-    write_completions(build / "gpulens", out)
+    write_manual(runs_here / "gpulens", out, version, time.strftime("%Y-%m-%d", when))
+    write_completions(runs_here / "gpulens", out)
     date = time.strftime("%a, %d %b %Y %H:%M:%S +0000", when)
     write_gzip(
         out / "changelog.gz",

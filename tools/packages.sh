@@ -9,6 +9,7 @@ CLANG_PACKAGES=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-1
 TEST_PACKAGES=(curl python3-venv python3-dev go)
 PACKAGE_PACKAGES=(rpm)
 RELEASE_PACKAGES=(skopeo gpg gpg-agent)
+ARM64_PACKAGES=(crossbuild-essential-arm64 qemu-user-static)
 PEERS_PACKAGES=(debootstrap lintian rpmlint cpio gpg gpg-agent gdb mandoc groff-base zsh fish
   podman crun runc uidmap slirp4netns fuse-overlayfs)
 DOCS_PACKAGES=(python3-venv doxygen)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What is inside each file that is published, and the two bills of materials that list it.
 
-    tools/sbom.py BUILD TARGET FILE…     records for each FILE what ninja links into TARGET
+    tools/sbom.py [--fields TSV] BUILD TARGET FILE…     records for each FILE what ninja links into TARGET; where the packages are not
+                                                         those installed here, TSV has name, version, architecture and source of each
 
 Records are build/contents/FILE.json: a list of components, each an object of name, version, license (an SPDX expression), purl
 and, where it is a Debian package, its copyright file's place. Whatever else makes a file (tools/package_wheels.py, an image) calls
@@ -87,9 +88,9 @@ def debian_component(package, license_here, field=None):
     }
 
 
-def linked(build, *targets):
+def linked(build, *targets, field=None):
     """The components of targets of a build tree."""
-    return [debian_component(name, license_of(name)) for name in notices.packages(str(build), *targets)]
+    return [debian_component(name, license_of(name), field) for name in notices.packages(str(build), *targets)]
 
 
 def record(file, components):
@@ -218,8 +219,25 @@ def write(path, document):
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def main(build, target, *files):
-    components = linked(build, target)
+def fields_of(table):
+    """What debian_component queries, of packages that a table lists."""
+    lines = [line.split("\t", 1) for line in pathlib.Path(table).read_text(encoding="utf-8").splitlines()]
+    known = dict(lines)
+
+    def field(package, _):
+        if package not in known:
+            sys.exit(f"sbom: {table} has no {package}")
+        return known[package]
+
+    return field
+
+
+def main(*arguments):
+    field = None
+    if arguments[0] == "--fields":
+        field, arguments = fields_of(arguments[1]), arguments[2:]
+    build, target, *files = arguments
+    components = linked(build, target, field=field)
     for file in files:
         record(pathlib.Path(file).name, components)
 
