@@ -254,7 +254,7 @@ int RunCheck(const CheckOptions& options) {
   const bool json = options.json || options.format == "json";
   if (options.alive && (!options.checks.empty() || options.direct || options.demo || json))
     return Complain(
-        "--alive only checks that the agent answers: it goes with no checks, --direct, --demo or --json");
+        "--alive only checks that the agent answers: no checks, --direct, --demo or --json with it");
   Result<std::vector<RequestedCheck>> requests =
       options.alive ? std::vector<RequestedCheck>() : ReadChecks(options);
   if (!requests) return Complain(requests.error().detail);

@@ -43,10 +43,10 @@ class Alive(unittest.TestCase):
         self.assertIn(f"CRITICAL - the agent at 127.0.0.1:{agent.port}: ", out)
 
     def test_goes_with_no_check(self):
-        for more in ("gpu_num", "--direct", "--demo"):
+        for more in ("gpu_num", "--direct", "--demo", "--json"):
             code, out, _ = run("--alive", more)
             self.assertEqual(code, UNKNOWN)
-            self.assertIn("--alive queries the agent alone", out)
+            self.assertIn("--alive only checks that the agent answers", out)
 
 
 class Direct(unittest.TestCase):
