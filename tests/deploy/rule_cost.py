@@ -6,24 +6,20 @@ Prints a row for each group: rules, series that they make, time of one evaluatio
 """
 import argparse
 import contextlib
-import json
 import pathlib
 import re
 import shutil
 import signal
 import subprocess
 import tempfile
-import urllib.parse
-import urllib.request
 
 from demo_prometheus import Agent, HttpStub, free_port, peer, wait_until
+from agent import prometheus_result  # after demo_prometheus, which makes it importable
 from test_rules import RULES, groups
 
 
 def query(port, expression):
-    url = f"http://127.0.0.1:{port}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
-    with urllib.request.urlopen(url, timeout=60) as answer:
-        return [(row["metric"], float(row["value"][1])) for row in json.load(answer)["data"]["result"]]
+    return [(row["metric"], float(row["value"][1])) for row in prometheus_result(port, expression)]
 
 
 def main():
@@ -55,11 +51,7 @@ def main():
         stack.callback(process.wait, 30)
         stack.callback(process.send_signal, signal.SIGTERM)
 
-        def ready():
-            with contextlib.suppress(OSError, ValueError):
-                return query(port, "up == 1")
-            return False
-        wait_until(ready, 60)
+        wait_until(lambda: query(port, "up == 1"), 60)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(options.minutes * 60)
             raise AssertionError("Prometheus ended: " + (folder / "log").read_text()[-2000:])
@@ -73,7 +65,7 @@ def main():
         print("|---|---|---|---|---|")
         for _, group in groups():
             recorded = [rule["record"] for rule in group["rules"] if "record" in rule]
-            series = sum(query(port, f"count({name})")[0][1] for name in recorded if query(port, f"count({name})"))
+            series = sum(value for name in recorded for _, value in query(port, f"count({name})"))
             print(f"| `{group['name']}` | {len(group['rules'])} | {group['interval']} | {series:.0f} | {durations[group['name']] * 1000:.0f} ms |")
         print(f"all evaluations together: {rules_cpu:.3f} s in each second; Prometheus uses {cpu:.2f} of a core")
 

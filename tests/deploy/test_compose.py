@@ -20,7 +20,7 @@ import urllib.request
 import yaml
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
-from agent import BINARY, ROOT, Agent, free_port, peer, wait_until  # noqa: E402
+from agent import BINARY, ROOT, Agent, free_port, peer, prometheus_result, wait_until  # noqa: E402
 from http_stub import HttpStub  # noqa: E402
 
 DEPLOY = ROOT / "deploy"
@@ -71,10 +71,7 @@ def running(*command, log):
 
 def query(port, expression):
     """{labels as text: value}; empty while the server starts."""
-    with contextlib.suppress(OSError, ValueError), urllib.request.urlopen(
-            f"http://127.0.0.1:{port}/api/v1/query?{urllib.parse.urlencode({'query': expression})}", timeout=10) as answer:
-        return {json.dumps(row["metric"], sort_keys=True): float(row["value"][1]) for row in json.load(answer)["data"]["result"]}
-    return {}
+    return {json.dumps(row["metric"], sort_keys=True): float(row["value"][1]) for row in prometheus_result(port, expression)}
 
 
 class Common:

@@ -5,6 +5,7 @@ GPULENS_BIN names the program, GPULENS_PEERS a folder with Debian's prometheus a
 import contextlib
 import fcntl
 import http.client
+import json
 import os
 import pathlib
 import random
@@ -16,6 +17,8 @@ import subprocess
 import tempfile
 import time
 import unittest
+import urllib.parse
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BINARY = pathlib.Path(os.environ.get("GPULENS_BIN", ROOT / "build" / "release" / "gpulens"))
@@ -72,6 +75,14 @@ def wait_until(question, seconds=60.0, what="the answer"):
         if time.monotonic() > end:
             raise AssertionError(f"{what} did not come within {seconds} s")
         time.sleep(0.02)
+
+
+def prometheus_result(port, query):
+    """The rows of an instant query of a Prometheus or VictoriaMetrics on this machine; none while it does not answer."""
+    url = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode({"query": query})
+    with contextlib.suppress(OSError, ValueError), urllib.request.urlopen(url, timeout=20) as answer:
+        return json.load(answer)["data"]["result"]
+    return []
 
 
 class Agent:

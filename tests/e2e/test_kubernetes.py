@@ -1,16 +1,13 @@
 """GPUs, slices and processes under the names of their pods: a kubelet and an API server of our own, the real agent."""
-import json
 import os
 import pathlib
 import shutil
 import subprocess
 import tempfile
 import unittest
-import urllib.parse
-import urllib.request
 
 import kube_node
-from agent import ROOT, Agent, free_port, nvidia_config, peer, samples, value, wait_until
+from agent import ROOT, Agent, free_port, nvidia_config, peer, prometheus_result, samples, value, wait_until
 
 PROFILE = """model: H100
 gpus: 4
@@ -228,12 +225,8 @@ class Joins(unittest.TestCase):
                                            f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
 
             def instant_query(query):
-                url = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode({"query": query})
-                try:
-                    with urllib.request.urlopen(url, timeout=5) as answer:
-                        return {one["metric"]["k8s_pod_name"]: float(one["value"][1]) for one in json.load(answer)["data"]["result"]}
-                except OSError:
-                    return {}
+                return {one["metric"]["k8s_pod_name"]: float(one["value"][1]) for one in prometheus_result(port, query)}
+
             try:
                 wait_until(lambda: len(instant_query("gpu_pod_info")) == 3, 30, "a scrape")
                 watts = {s.labels["gpu_index"]: s.value for s in samples(agent.page(), "gpu_power_draw_watts")}

@@ -1,15 +1,13 @@
 """The agent between programs of others: Prometheus scrapes it, promtool reads its page, it scrapes the node exporter."""
-import json
 import os
 import pathlib
 import shutil
 import subprocess
 import tempfile
 import unittest
-import urllib.parse
 import urllib.request
 
-from agent import ROOT, Agent, free_port, peer, samples, value, wait_until
+from agent import ROOT, Agent, free_port, peer, prometheus_result, samples, value, wait_until
 
 # Promtool's findings about names that other projects chose: the name, the finding, the project.
 EXCEPTIONS = [line.split("\t") for line in (ROOT / "tests" / "e2e" / "promtool_exceptions.tsv").read_text().splitlines()[1:]]
@@ -33,11 +31,6 @@ class Promtool(unittest.TestCase):
 class Prometheus(unittest.TestCase):
     """Debian's Prometheus, once a second for 30 s."""
 
-    def query(self, port, query):
-        url = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode({"query": query})
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return json.load(answer)["data"]["result"]
-
     def test_thirty_seconds_of_scraping(self):
         program, port = peer("prometheus"), free_port()
         folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-prometheus-"))
@@ -51,16 +44,13 @@ class Prometheus(unittest.TestCase):
                                            f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
             try:
                 def enough():
-                    try:
-                        done = self.query(port, "count_over_time(up[60s])")
-                    except OSError:
-                        return False
+                    done = prometheus_result(port, "count_over_time(up[60s])")
                     return bool(done) and float(done[0]["value"][1]) >= 30
                 wait_until(enough, 60, "30 scrapes")
-                self.assertEqual(float(self.query(port, "min_over_time(up[60s])")[0]["value"][1]), 1, "every scrape was good")
-                self.assertEqual(len(self.query(port, "gpu_power_draw_watts")), 8)
-                watts = float(self.query(port, 'sum(rate(gpu_energy_consumption_joules_total[20s]))')[0]["value"][1])
-                drawn = float(self.query(port, "sum(avg_over_time(gpu_power_draw_watts[20s]))")[0]["value"][1])
+                self.assertEqual(float(prometheus_result(port, "min_over_time(up[60s])")[0]["value"][1]), 1, "every scrape was good")
+                self.assertEqual(len(prometheus_result(port, "gpu_power_draw_watts")), 8)
+                watts = float(prometheus_result(port, 'sum(rate(gpu_energy_consumption_joules_total[20s]))')[0]["value"][1])
+                drawn = float(prometheus_result(port, "sum(avg_over_time(gpu_power_draw_watts[20s]))")[0]["value"][1])
                 self.assertAlmostEqual(watts / drawn, 1, delta=0.1)
             finally:
                 server.terminate()

@@ -1,5 +1,4 @@
 """Remote write out: to a decoder of our own (1.0 and 2.0), and to Debian's Prometheus."""
-import json
 import os
 import pathlib
 import shutil
@@ -7,10 +6,8 @@ import subprocess
 import tempfile
 import time
 import unittest
-import urllib.parse
-import urllib.request
 
-from agent import BINARY, Agent, free_port, peer, value, wait_until
+from agent import BINARY, Agent, free_port, peer, prometheus_result, value, wait_until
 from remote_write_receiver import FIRST, SECOND, Receiver
 
 
@@ -120,12 +117,7 @@ class Prometheus(unittest.TestCase):
         self.server.wait(30)
 
     def query(self, query):
-        url = f"http://127.0.0.1:{self.port}/api/v1/query?" + urllib.parse.urlencode({"query": query})
-        try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                return json.load(answer)["data"]["result"]
-        except OSError:
-            return []
+        return prometheus_result(self.port, query)
 
     def test_values_a_restart_and_the_end(self):
         url = f"http://127.0.0.1:{self.port}/api/v1/write"
