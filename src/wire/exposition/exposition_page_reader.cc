@@ -2,10 +2,6 @@
 
 #include "wire/exposition/exposition_line.h"
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 namespace gpulens::exposition_internal {
 namespace {
 
