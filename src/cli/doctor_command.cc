@@ -12,11 +12,11 @@
 #include "agent/status/agent_watch.h"
 #include "agent/status/status_report.h"
 #include "base/text.h"
-#include "cli/common/json_object.h"
 #include "cli/common/output.h"
 #include "cli/compare/comparison.h"
 #include "cli/help/help.h"
 #include "config/validate.h"
+#include "wire/json/json_object.h"
 
 namespace gpulens {
 namespace {

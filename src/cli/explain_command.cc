@@ -6,11 +6,11 @@
 #include "catalog/codes/codes.h"
 #include "cli/check/check_table.h"
 #include "cli/collect/collect_command.h"
-#include "cli/common/json_object.h"
 #include "cli/common/output.h"
 #include "cli/engines/engines_list.h"
 #include "cli/events/events_command.h"
 #include "scrape/engine/engine_row.h"
+#include "wire/json/json_object.h"
 
 namespace gpulens {
 namespace {

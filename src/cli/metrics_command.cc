@@ -15,11 +15,11 @@
 #include "catalog/events.h"
 #include "catalog/exported_name.h"
 #include "catalog/quality.h"
-#include "cli/common/json_object.h"
 #include "cli/common/output.h"
 #include "cli/help/help.h"
 #include "names/naming.h"
 #include "pipeline/self_metrics.h"
+#include "wire/json/json_object.h"
 
 namespace gpulens {
 namespace {

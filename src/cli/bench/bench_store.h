@@ -10,7 +10,7 @@
 #include <gpulens/inference.h>
 
 #include "cli/bench/load_run.h"
-#include "cli/common/json_object.h"
+#include "wire/json/json_object.h"
 
 namespace gpulens {
 

@@ -6,8 +6,8 @@
 
 #include "base/text.h"
 #include "catalog/gpu.h"
-#include "cli/common/json_object.h"
 #include "cli/common/output.h"
+#include "wire/json/json_object.h"
 
 namespace gpulens {
 

@@ -8,11 +8,11 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/rfc3339.h"
-#include "cli/common/json_object.h"
 #include "cli/common/output.h"
 #include "cli/cost/cost_report.h"
 #include "store/ledger/statement.h"
 #include "store/ledger/wide_text.h"
+#include "wire/json/json_object.h"
 
 namespace gpulens {
 namespace {

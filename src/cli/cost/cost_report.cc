@@ -7,9 +7,9 @@
 
 #include "base/parse.h"
 #include "base/result.h"
-#include "cli/common/json_object.h"
 #include "cli/common/output.h"
 #include "store/ledger/wide_text.h"
+#include "wire/json/json_object.h"
 
 namespace gpulens {
 namespace {

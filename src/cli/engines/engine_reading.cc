@@ -6,8 +6,8 @@
 
 #include "base/text.h"
 #include "catalog/inference.h"
-#include "cli/common/json_object.h"
 #include "cli/common/output.h"
+#include "wire/json/json_object.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {

@@ -9,12 +9,12 @@
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"
-#include "cli/common/json_object.h"
 #include "cli/common/output.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
 #include "net/tls.h"
 #include "scrape/page_target.h"
+#include "wire/json/json_object.h"
 #include "wire/packing.h"
 
 namespace gpulens {

@@ -13,9 +13,9 @@
 #include "base/text.h"
 #include "catalog/codes/codes.h"
 #include "catalog/events.h"
-#include "cli/common/json_object.h"
 #include "cli/common/output.h"
 #include "config/value_parse.h"
+#include "wire/json/json_object.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {

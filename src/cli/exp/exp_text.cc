@@ -8,7 +8,7 @@
 
 #include "base/parse.h"
 #include "base/text.h"
-#include "cli/common/json_object.h"
+#include "wire/json/json_object.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {

@@ -4,8 +4,8 @@
 
 #include "base/parse.h"
 #include "base/version.h"
-#include "cli/common/json_object.h"
 #include "cli/help/help.h"
+#include "wire/json/json_object.h"
 
 namespace gpulens {
 namespace {

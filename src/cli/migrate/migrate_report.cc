@@ -5,8 +5,8 @@
 
 #include "base/parse.h"
 #include "base/text.h"
-#include "cli/common/json_object.h"
 #include "cli/common/output.h"
+#include "wire/json/json_object.h"
 
 namespace gpulens {
 

@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "cli/common/json_object.h"
 #include "cli/common/output.h"
 #include "cli/help/help.h"
+#include "wire/json/json_object.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {
