@@ -21,6 +21,13 @@ gpulens_archive(dep_zstd zstd zstd.h)
 gpulens_archive(dep_nghttp2 nghttp2 nghttp2/nghttp2.h)
 gpulens_archive(dep_snappy snappy snappy-c.h)
 gpulens_archive(dep_sqlite sqlite3 sqlite3.h)
+# Files of the web page, not code: of another architecture they are the same.
+find_path(dep_dygraphs dygraph.min.js PATHS /usr/share/javascript/dygraphs NO_CMAKE_FIND_ROOT_PATH
+  DOC "Folder of dygraph.min.js and dygraph.min.css (Debian: libjs-dygraphs)")
+if(NOT dep_dygraphs)
+  message(FATAL_ERROR "dygraphs, the charts of the web page, is not here: install libjs-dygraphs, or name a folder with "
+    "dygraph.min.js and dygraph.min.css of dygraphs 2.2: -Ddep_dygraphs=FOLDER")
+endif()
 find_package(CLI11 2.1 REQUIRED)
 if(GPULENS_TESTS)
   find_package(GTest 1.12 REQUIRED)

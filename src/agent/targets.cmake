@@ -8,7 +8,20 @@ add_gpulens_library(agent_control DIR src/agent/control DEPS gpulens_pipeline gp
   gpulens_sources_nvml_simulated TEST_DEPS gpulens_net_testing)
 add_gpulens_library(agent_demo DIR src/agent/demo DEPS gpulens_agent_control gpulens_pipeline gpulens_net_http
   gpulens_sources_nvml_simulated PRIVATE_DEPS gpulens_base_yaml TEST_DEPS gpulens_scrape_engine)
+# The files of the page, and Debian's dygraphs, in rows of C++.
+set(page_rows ${CMAKE_BINARY_DIR}/generated/page/page_files.inc)
+file(GLOB page_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/page/*.js ${CMAKE_SOURCE_DIR}/src/page/*.css ${CMAKE_SOURCE_DIR}/src/page/*.svg)
+add_custom_command(OUTPUT ${page_rows}
+  COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_SOURCE_DIR}/tools/embed_page.py ${page_rows} ${page_files}
+          dygraph.js=${dep_dygraphs}/dygraph.min.js dygraph.css=${dep_dygraphs}/dygraph.min.css
+  DEPENDS ${CMAKE_SOURCE_DIR}/tools/embed_page.py ${page_files} ${dep_dygraphs}/dygraph.min.js ${dep_dygraphs}/dygraph.min.css
+  COMMENT "Files of the page" VERBATIM)
+add_gpulens_library(agent_page DIR src/agent/page DEPS gpulens_net_http PRIVATE_DEPS gpulens_wire)
+target_sources(gpulens_agent_page PRIVATE ${page_rows})
+target_include_directories(gpulens_agent_page PRIVATE ${CMAKE_BINARY_DIR}/generated)
+add_custom_target(generated_page DEPENDS ${page_rows})
+add_dependencies(generated generated_page)
 add_gpulens_library(agent_status DIR src/agent/status DEPS gpulens_agent gpulens_agent_control gpulens_agent_targets
   gpulens_net_client)
 add_gpulens_library(agent_run DIR src/agent/run DEPS gpulens_agent gpulens_config gpulens_catalog gpulens_net_client
-  gpulens_agent_control gpulens_agent_demo gpulens_agent_targets gpulens_agent_status gpulens_scrape)
+  gpulens_agent_control gpulens_agent_demo gpulens_agent_targets gpulens_agent_page gpulens_agent_status gpulens_scrape)

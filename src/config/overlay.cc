@@ -59,8 +59,8 @@ bool IsServiceLink(std::string_view name) {
 }
 
 bool IsReserved(std::string_view name) {
-  return name == "GPULENS_CONFIG" || name.starts_with("GPULENS_FAKE_") || name.starts_with("GPULENS_DEMO_") ||
-         name == "GPULENS_LOG" || IsServiceLink(name);
+  return name == "GPULENS_CONFIG" || name == "GPULENS_PAGE_FOLDER" || name.starts_with("GPULENS_FAKE_") ||
+         name.starts_with("GPULENS_DEMO_") || name == "GPULENS_LOG" || IsServiceLink(name);
 }
 
 // "zernel_ebpf=info,warn" names parts of another program: its levels hold for the whole of this one.

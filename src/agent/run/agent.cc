@@ -364,8 +364,10 @@ Status Agent::Start() {
   budget_ = std::make_unique<SeriesBudget>(static_cast<uint64_t>(config_.Group("limits").Int("series")));
   pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, *budget_);
   discoveries_ = std::make_unique<DiscoveryRunner>(env_, AllDiscoveries(), [this] { TakeFound(); });
+  const char* page_folder = ::getenv(kPageFolderVariable);
   endpoints_ = std::make_unique<Endpoints>(
-      env_, *pipeline_, [this] { return Reload(); }, [this] { return StatusPage(); });
+      env_, *pipeline_, PageFiles(page_folder ? page_folder : ""), [this] { return Reload(); },
+      [this] { return StatusPage(); });
   http_ = std::make_unique<HttpServer>(io_, *endpoints_,
                                        HttpOptions(config_.Group("http"), authenticator_.get()));
   listen_addresses_ = std::make_unique<ListenAddresses>(*http_);

@@ -135,13 +135,12 @@ std::string MakeGpuTable(const Snapshot& snapshot) {
 
 namespace {
 
+constexpr std::string_view kPageFolder = "/page/";
+
 constexpr std::string_view kHead = R"(<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>gpulens</title><style>
-:root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse}td,th{text-align:left;padding:.2rem 1.2rem .2rem 0;vertical-align:top}
-pre{overflow:auto;padding:.8rem;border:1px solid #8886}.n{text-align:right}
-</style></head><body>
+<title>gpulens</title><link rel="icon" href="/page/icon.svg"><link rel="stylesheet" href="/page/app.css">
+<script type="module" src="/page/app.js"></script></head><body>
 )";
 
 std::string Age(const InstanceStats& stats, Instant now) {
@@ -193,8 +192,13 @@ std::string MakeLandingPage(const Env& env, const Pipeline& pipeline, std::strin
   return out;
 }
 
-Endpoints::Endpoints(const Env& env, const Pipeline& pipeline, Reload reload, StatusPage page)
-    : env_(env), pipeline_(pipeline), reload_(std::move(reload)), status_(std::move(page)) {
+Endpoints::Endpoints(const Env& env, const Pipeline& pipeline, PageFiles files, Reload reload,
+                     StatusPage page)
+    : env_(env),
+      pipeline_(pipeline),
+      files_(std::move(files)),
+      reload_(std::move(reload)),
+      status_(std::move(page)) {
   auto health = [this](const HttpRequest&, HttpResponder responder) { Health(std::move(responder)); };
   router_.Add("/health", "GET", health);
   router_.Add("/-/healthy", "GET", health);
@@ -217,9 +221,10 @@ Endpoints::Endpoints(const Env& env, const Pipeline& pipeline, Reload reload, St
 
 void Endpoints::Handle(const HttpRequest& request, HttpResponder responder) {
   std::shared_ptr<HttpHandler> page = env_.pages->Find(request.path());
-  if (!page) return router_.Handle(request, std::move(responder));
+  const bool file = request.path().starts_with(kPageFolder);
+  if (!page && !file) return router_.Handle(request, std::move(responder));
   if (request.method() == "GET" || request.method() == "HEAD")
-    return page->Handle(request, std::move(responder));
+    return page ? page->Handle(request, std::move(responder)) : ServeFile(request, std::move(responder));
   HttpResponse response = HttpResponse::Text(405, "this page allows GET and HEAD only");
   response.AddHeader("Allow", "GET, HEAD");
   responder.Send(std::move(response));
@@ -262,11 +267,21 @@ void Endpoints::Landing(const HttpRequest& request, HttpResponder responder) con
   bool posted = env_.workers->Post([this, answer, host = std::string(request.Header("Host"))] {
     HttpResponse response;
     response.content_type = "text/html; charset=utf-8";
-    response.AddHeader("Content-Security-Policy",
-                       "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'");
+    response.AddHeader("Content-Security-Policy", kPagePolicy);
+    response.AddHeader("Referrer-Policy", "no-referrer");
+    response.AddHeader("Cache-Control", "no-cache");
     response.body = SharedBytes(MakeLandingPage(env_, pipeline_, host));
     answer->Send(std::move(response));
   });
+  if (!posted) answer->Send(HttpResponse::Text(503, "the work queue is full"));
+}
+
+void Endpoints::ServeFile(const HttpRequest& request, HttpResponder responder) const {
+  auto answer = std::make_shared<HttpResponder>(std::move(responder));
+  bool posted = env_.workers->Post(
+      [this, answer, name = std::string(request.path().substr(kPageFolder.size())),
+       accepts = request.JoinedHeader("Accept-Encoding"),
+       tags = request.JoinedHeader("If-None-Match")] { answer->Send(files_.Get(name, accepts, tags)); });
   if (!posted) answer->Send(HttpResponse::Text(503, "the work queue is full"));
 }
 
