@@ -8,6 +8,7 @@
 
 #include "base/parse.h"
 #include "base/text.h"
+#include "store/experiments/run_json.h"
 #include "wire/json/json_object.h"
 #include "wire/json/json_text.h"
 
@@ -61,14 +62,6 @@ std::string LastOf(const std::vector<MetricRow>& metrics, std::initializer_list<
   return metric ? MetricText(metric->last) : kNoValue;
 }
 
-std::optional<int64_t> LastStep(const std::vector<MetricRow>& metrics) {
-  std::optional<int64_t> last;
-  for (const MetricRow& metric : metrics) {
-    if (metric.last_step && (!last || *metric.last_step > *last)) last = metric.last_step;
-  }
-  return last;
-}
-
 std::string Time(int64_t unix_ns) {
   if (unix_ns == 0) return kNoValue;  // of an old file without it
   std::string out;
@@ -79,13 +72,6 @@ std::string Time(int64_t unix_ns) {
 void Field(std::string& out, std::string_view name, std::string_view value) {
   if (value.empty()) return;
   out += Padded(name, 12, 1) + Printable(value) + "\n";
-}
-
-// Uses the step that the list shows. Unknown for a resumed run, whose energy excludes the earlier steps.
-double JoulesPerStep(const RunRow& run, const std::vector<MetricRow>& metrics) {
-  const auto step = LastStep(metrics);
-  return step && *step > 0 && run.resumed == 0 ? run.energy.joules / static_cast<double>(*step)
-                                               : kNotMeasured;
 }
 
 std::string PerStepText(const RunRow& run, const std::vector<MetricRow>& metrics) {
@@ -142,87 +128,18 @@ std::string StatusLine(const RunRow& run, bool old_file) {
   return out;
 }
 
-void AddWhole(JsonObject& object, std::string_view key, std::optional<int64_t> value) {
-  if (value) object.Whole(key, *value);
-}
-
-void AddTime(JsonObject& object, std::string_view key, std::optional<int64_t> unix_ns) {
-  if (unix_ns && *unix_ns != 0) object.Time(key, *unix_ns);
-}
-
-void AppendValue(std::string& out, const RunParamValue& value) {
-  if (const auto* text = std::get_if<std::string>(&value)) AppendJsonString(out, *text);
-  else if (const auto* number = std::get_if<double>(&value)) AppendJsonNumber(out, *number);
-  else out += ValueText(value);
-}
-
-void AddEnergy(JsonObject& run, const EnergyRow& energy) {
-  if (energy.validity.empty() && std::isnan(energy.joules)) return;
-  JsonObject object(run.Key("energy"));
-  object.Number("energy_joules", energy.joules);
-  object.Number("uncertainty_joules", energy.uncertainty_joules);
-  object.TextIfAny("method", energy.method);
-  object.TextIfAny("attribution", energy.attribution);
-  if (!energy.attribution.empty()) object.Number("device_energy_joules", energy.device_joules);
-  object.TextIfAny("validity", energy.validity);
-  object.TextIfAny("reason", energy.reason);
-  if (energy.devices == 0) return;
-  object.TextIfAny("vendor", energy.vendor);
-  object.Whole("devices", energy.devices);
-  object.Number("mean_power_watts", energy.mean_power_watts);
-  object.Number("peak_power_watts", energy.peak_power_watts);
-  object.Number("mean_utilization_ratio", energy.mean_utilization_ratio);
-  object.Number("peak_utilization_ratio", energy.peak_utilization_ratio);
-  object.Number("mean_memory_used_bytes", energy.mean_memory_used_bytes);
-  object.Number("peak_memory_used_bytes", energy.peak_memory_used_bytes);
-}
-
-void AddRun(JsonObject& object, const RunRow& run, int64_t now_ns) {
-  object.Text("id", run.id);
-  object.Text("name", run.name);
-  object.TextIfAny("status", run.status);
-  object.TextIfAny("reason", run.reason);
-  object.TextIfAny("parent_id", run.parent_id);
-  AddTime(object, "started", run.started_ns);
-  AddTime(object, "ended", run.ended_ns);
-  object.Number("duration_seconds", run.duration_seconds(now_ns));
-  AddWhole(object, "exit_code", run.exit_code);
-  object.TextIfAny("script", run.script);
-  object.TextIfAny("command", run.command);
-  object.TextIfAny("folder", run.folder);
-  object.TextIfAny("git_commit", run.git_commit);
-  object.TextIfAny("host", run.host);
-  object.Whole("resumed", run.resumed);
-  object.Whole("dropped", run.dropped);
-  AddEnergy(object, run.energy);
-}
-
-void AddMetrics(JsonObject& run, const std::vector<MetricRow>& metrics) {
-  JsonObject object(run.Key("metrics"));
-  for (const MetricRow& metric : metrics) {
-    JsonObject row(object.Key(metric.key));
-    AppendJsonMember(row.Next(), "last", metric.last);
-    AddWhole(row, "last_step", metric.last_step);
-    AddWhole(row, "count", metric.count);
-    AddWhole(row, "nan_count", metric.nan_count);
-    for (auto [key, value] : {std::pair("min", metric.min), std::pair("max", metric.max)}) {
-      if (!std::isnan(value)) AppendJsonMember(row.Next(), key, value);
-    }
-  }
-}
-
 void AddPage(JsonObject& object, const RunPage& page, int64_t now_ns) {
-  AddRun(object, page.run, now_ns);
+  AddRunJson(object, page.run, now_ns, RunJson::kAll);
   object.TextIfAny("log", page.log);
   {
     JsonObject params(object.Key("params"));
-    for (const ParamRow& param : page.params) AppendValue(params.Key(param.key), param.value);
+    for (const ParamRow& param : page.params) AppendValueJson(params.Key(param.key), param.value);
   }
   {
     JsonObject tags(object.Key("tags"));
     for (const TagRow& tag : page.tags) tags.Text(tag.key, tag.value);
   }
-  AddMetrics(object, page.metrics);
+  AddMetricsJson(object, page.metrics);
   object.List("artifacts", page.artifacts, [](std::string& out, const ArtifactRow& artifact) {
     JsonObject row(out);
     row.Text("name", artifact.name);
@@ -394,8 +311,8 @@ std::string RunListJson(const std::vector<ListedRun>& runs, int64_t now_ns) {
   return JsonDocumentText("gpulens.experiments/1", [&](JsonObject& root) {
     auto add = [&](std::string& out, const ListedRun& run) {
       JsonObject object(out);
-      AddRun(object, run.run, now_ns);
-      AddMetrics(object, run.metrics);
+      AddRunJson(object, run.run, now_ns, RunJson::kAll);
+      AddMetricsJson(object, run.metrics);
     };
     root.List("runs", runs, add, "\n");
   });

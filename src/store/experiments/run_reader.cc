@@ -1,7 +1,9 @@
 #include "store/experiments/run_reader.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 #include <variant>
 
 #include "base/result.h"
@@ -168,12 +170,29 @@ Result<RunReader> RunReader::Open(const std::string& path, ProcessObserver obser
   ASSIGN_OR_RETURN(
       sqlite::Database database,
       sqlite::Database::Open({.path = path, .read_only = true, .cache_kib = 2048, .longest = longest}));
+  return Prepare(std::move(database), observer);
+}
+
+Result<RunReader> RunReader::OpenForAgent(const std::string& path, ProcessObserver observer,
+                                          Duration longest) {
+  ASSIGN_OR_RETURN(
+      sqlite::Database database,
+      sqlite::Database::Open(
+          {.path = path, .read_only = true, .busy_ms = 500, .longest = longest, .bound_memory = false}));
+  ASSIGN_OR_RETURN(const int64_t strange,
+                   database.Number("SELECT count(*) FROM sqlite_master WHERE type IN ('view','trigger')"));
+  if (strange > 0)
+    return Status{Code::kDataLoss, path + " has views or triggers, which a file of experiments has not"};
+  return Prepare(std::move(database), observer);
+}
+
+Result<RunReader> RunReader::Prepare(sqlite::Database database, const ProcessObserver& observer) {
   ASSIGN_OR_RETURN(bool old, IsOldFile(database));
   if (old) {
     RETURN_IF_ERROR(MakeTablesOfOldFile(database));
   } else {
     ASSIGN_OR_RETURN(int64_t version, CheckVersion(database, kRunSchema));
-    if (version == 0) return Status{Code::kDataLoss, path + " is not a file of experiments"};
+    if (version == 0) return Status{Code::kDataLoss, database.path() + " is not a file of experiments"};
   }
   RETURN_IF_ERROR(AddMissingTables(database));
   RETURN_IF_ERROR(database.Run(kCrashTable));
@@ -302,6 +321,48 @@ Result<std::vector<PointRow>> RunReader::Points(std::string_view id, std::string
   rows.BindAll(id, key);
   std::vector<PointRow> out;
   RETURN_IF_ERROR(rows.Each([&] { out.push_back({rows.Int(0), rows.Int(1), rows.Real(2)}); }));
+  return out;
+}
+
+Result<std::vector<PointRow>> RunReader::Curve(std::string_view id, std::string_view key, size_t most) {
+  constexpr const char* kOf = " FROM point WHERE metric_id=(SELECT id FROM metric WHERE run_id=? AND key=?)";
+  ASSIGN_OR_RETURN(Statement number, database_.Prepare(std::string("SELECT count(*)") + kOf));
+  number.BindAll(id, key);
+  int64_t count = 0;
+  RETURN_IF_ERROR(number.Each([&] { count = number.Int(0); }));
+  const int64_t parts = static_cast<int64_t>(most - 2) / 2;  // two points of each
+  const int64_t inner = std::max<int64_t>(count - 2, 1);
+  const bool all = count <= static_cast<int64_t>(most);
+  ASSIGN_OR_RETURN(Statement rows, database_.Prepare(std::string("SELECT step,unix_ns,value") + kOf +
+                                                     " ORDER BY step,unix_ns,n LIMIT ?"));
+  rows.BindAll(id, key, count);
+  std::vector<PointRow> out;
+  struct Placed {
+    int64_t place = -1;  // none
+    PointRow point;
+  };
+  Placed least, greatest, unknown;
+  const auto close_part = [&] {
+    if (least.place < 0) least = unknown, greatest = unknown;
+    if (least.place > greatest.place) std::swap(least, greatest);
+    if (least.place >= 0) out.push_back(least.point);
+    if (greatest.place > least.place) out.push_back(greatest.point);
+    least = greatest = unknown = {};
+  };
+  int64_t place = 0, part = 0;
+  RETURN_IF_ERROR(rows.Each([&] {
+    const PointRow point{rows.Int(0), rows.Int(1), rows.Real(2)};
+    const int64_t here = place++;
+    if (all || here == 0) return out.push_back(point);
+    if (here == count - 1) return close_part(), out.push_back(point);
+    if (const int64_t its = (here - 1) * parts / inner; its != part) close_part(), part = its;
+    if (std::isnan(point.value)) {
+      if (unknown.place < 0) unknown = {here, point};
+      return;
+    }
+    if (least.place < 0 || point.value < least.point.value) least = {here, point};
+    if (greatest.place < 0 || point.value > greatest.point.value) greatest = {here, point};
+  }));
   return out;
 }
 

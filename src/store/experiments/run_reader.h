@@ -41,6 +41,9 @@ class RunReader {
   // kUnavailable: there is no file. kDataLoss: it is no file of experiments. `longest`: OpenOptions::longest.
   static Result<RunReader> Open(const std::string& path, ProcessObserver observer = HereAndNow(),
                                 Duration longest = {});
+  // The same in a process with other databases: OpenOptions::bound_memory. A file with views or triggers is
+  // refused, kDataLoss, as their memory has no bound.
+  static Result<RunReader> OpenForAgent(const std::string& path, ProcessObserver observer, Duration longest);
 
   // Determines again which runs have crashed, as Open does.
   Status Validate(const ProcessObserver& observer);
@@ -58,6 +61,10 @@ class RunReader {
   Result<std::vector<MetricRow>> Metrics(std::string_view id);
   // By step, then time.
   Result<std::vector<PointRow>> Points(std::string_view id, std::string_view key);
+  // The points reduced to at most `most` (4 or more), in their order: the first, the last, and of equal parts
+  // between them the least and the greatest, so that no peak is lost. A part without a number gives one point
+  // of NaN. Its memory does not depend on the number of points.
+  Result<std::vector<PointRow>> Curve(std::string_view id, std::string_view key, size_t most);
   Result<std::vector<ArtifactRow>> Artifacts(std::string_view id);
   Result<std::vector<ProcessRow>> Processes(std::string_view id);
 
@@ -68,6 +75,7 @@ class RunReader {
   int64_t now_ns() const noexcept { return now_ns_; }
 
  private:
+  static Result<RunReader> Prepare(sqlite::Database database, const ProcessObserver& observer);
   RunReader(sqlite::Database database, bool old) : database_(std::move(database)), old_(old) {}
   Result<std::vector<RunRow>> Rows(const std::string& where, std::initializer_list<std::string_view> texts,
                                    size_t limit);

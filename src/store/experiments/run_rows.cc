@@ -45,6 +45,20 @@ double RunRow::duration_seconds(int64_t now_ns) const noexcept {
   return static_cast<double>(std::max<int64_t>(0, ended_ns.value_or(now_ns) - started_ns)) / 1e9;
 }
 
+std::optional<int64_t> LastStep(const std::vector<MetricRow>& metrics) {
+  std::optional<int64_t> last;
+  for (const MetricRow& metric : metrics) {
+    if (metric.last_step && (!last || *metric.last_step > *last)) last = metric.last_step;
+  }
+  return last;
+}
+
+double JoulesPerStep(const RunRow& run, const std::vector<MetricRow>& metrics) {
+  const auto step = LastStep(metrics);
+  return step && *step > 0 && run.resumed == 0 ? run.energy.joules / static_cast<double>(*step)
+                                               : kNotMeasured;
+}
+
 std::string ValueText(const RunParamValue& value) {
   if (const auto* text = std::get_if<std::string>(&value)) return *text;
   if (const auto* yes = std::get_if<bool>(&value)) return *yes ? "true" : "false";

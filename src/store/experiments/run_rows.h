@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include <gpulens/status.h>
 
@@ -79,6 +80,11 @@ struct MetricRow {
   double last = kNotMeasured;
   double min = kNotMeasured, max = kNotMeasured;  // of the points that are numbers
 };
+// The greatest step of all metrics.
+std::optional<int64_t> LastStep(const std::vector<MetricRow>& metrics);
+// By the last step. NaN where not known, and of a resumed run, whose energy excludes the earlier steps.
+double JoulesPerStep(const RunRow& run, const std::vector<MetricRow>& metrics);
+
 struct PointRow {
   int64_t step = 0, unix_ns = 0;
   double value = kNotMeasured;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -442,6 +443,55 @@ TEST_F(StoreTest, FilesOfOthersAreRefused) {
   ASSERT_TRUE(sqlite::Database::Open({.path = foreign})->Run("CREATE TABLE theirs(a)"));
   EXPECT_EQ(RunWriter::Open(foreign).status().code, Code::kInvalidArgument);
   EXPECT_EQ(RunReader::Open(foreign).status().code, Code::kDataLoss);
+}
+
+TEST_F(StoreTest, ACurveKeepsTheEndsAndEveryPeak) {
+  auto writer = Begun(Named("a"));
+  const auto write = [&](const std::string& key, int64_t count, auto value) {
+    std::vector<std::pair<int64_t, double>> values;
+    for (int64_t step = 0; step < count; ++step) values.emplace_back(step, value(step));
+    ASSERT_TRUE(writer->Write(Points(key, values), PointSource::kProgram));
+  };
+  write("loss", 100'003, [](int64_t step) {
+    if (step == 61'234) return -5.0;
+    if (step == 61'300) return 99.0;
+    if (step >= 20'000 && step < 40'000) return kNotMeasured;
+    return 1 / (1.0 + static_cast<double>(step));
+  });
+  write("few", 10, [](int64_t step) { return static_cast<double>(step); });
+  RunReader reader = Read();
+  const std::string id = writer->run_id();
+  auto curve = reader.Curve(id, "loss", 1000);
+  ASSERT_TRUE(curve);
+  EXPECT_LE(curve->size(), 1000u);
+  EXPECT_GT(curve->size(), 700u);
+  EXPECT_EQ(curve->front().step, 0);
+  EXPECT_EQ(curve->back().step, 100'002);
+  EXPECT_TRUE(std::ranges::is_sorted(*curve, {}, &PointRow::step));
+  const auto has = [&](auto what) { return std::ranges::any_of(*curve, what); };
+  EXPECT_TRUE(has([](const PointRow& point) { return point.value == -5 && point.step == 61'234; }));
+  EXPECT_TRUE(has([](const PointRow& point) { return point.value == 99 && point.step == 61'300; }));
+  EXPECT_TRUE(has([](const PointRow& point) { return std::isnan(point.value); }));
+  EXPECT_EQ(reader.Curve(id, "few", 1000)->size(), 10u);
+  EXPECT_EQ(reader.Curve(id, "few", 4)->size(), 4u);
+  EXPECT_TRUE(reader.Curve(id, "none", 1000)->empty());
+}
+
+TEST_F(StoreTest, AnAgentRefusesAFileWithViews) {
+  {
+    auto writer = Begun(Named("a"));
+  }
+  EXPECT_TRUE(RunReader::OpenForAgent(path, At(0), std::chrono::seconds(10)));
+  {
+    auto database = sqlite::Database::Open({.path = path});
+    ASSERT_TRUE(
+        database->Run("CREATE VIEW endless AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 "
+                      "FROM n) SELECT i FROM n"));
+  }
+  auto refused = RunReader::OpenForAgent(path, At(0), std::chrono::seconds(10));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kDataLoss);
+  EXPECT_THAT(refused.error().detail, HasSubstr("views"));
 }
 
 TEST(RunFiles, IdsKeysAndPlaces) {

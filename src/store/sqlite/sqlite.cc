@@ -175,7 +175,7 @@ std::optional<int64_t> Statement::MaybeInt(int column) const noexcept {
 
 void Database::Close::operator()(sqlite3* database) const noexcept { ::sqlite3_close_v2(database); }
 
-void Database::Bound(std::chrono::nanoseconds longest) {
+void Database::Bound(std::chrono::nanoseconds longest, bool memory) {
   using Clock = std::chrono::steady_clock;
   end_ = std::make_unique<Clock::time_point>(Clock::now() + longest);
   const auto over = [](void* end) {
@@ -185,8 +185,7 @@ void Database::Bound(std::chrono::nanoseconds longest) {
   ::sqlite3_limit(handle_.get(), SQLITE_LIMIT_LENGTH, kMostValueBytes);
   ::sqlite3_limit(handle_.get(), SQLITE_LIMIT_SQL_LENGTH, kMostSqlBytes);
   ::sqlite3_limit(handle_.get(), SQLITE_LIMIT_EXPR_DEPTH, kMostDepth);
-  // Limit of the whole process: SQLite has no other.
-  ::sqlite3_hard_heap_limit64(kMostMemory);
+  if (memory) ::sqlite3_hard_heap_limit64(kMostMemory);
 }
 
 Result<Database> Database::OpenHandle(const OpenOptions& options, bool immutable) {
@@ -199,7 +198,7 @@ Result<Database> Database::OpenHandle(const OpenOptions& options, bool immutable
   if (code != SQLITE_OK) return StatusOf(handle, code, options.path);
   ::sqlite3_extended_result_codes(handle, 1);
   ::sqlite3_busy_timeout(handle, options.busy_ms);
-  if (options.longest.count() > 0) database.Bound(options.longest);
+  if (options.longest.count() > 0) database.Bound(options.longest, options.bound_memory);
   RETURN_IF_ERROR(database.Run("PRAGMA cache_size=-" + std::to_string(options.cache_kib) +
                                "; PRAGMA trusted_schema=OFF; PRAGMA foreign_keys=ON;"));
   // The first look at the file: whether it is a database at all.

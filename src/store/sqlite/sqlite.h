@@ -93,10 +93,11 @@ struct OpenOptions {
   bool durable = true;   // a commit waits for the disk; else a crash of the machine (not of the program) may
                          // lose the last ones, never the file
   // For an untrusted file, whose views and triggers may never end: all work on the connection ends this long
-  // after it was opened (kTimeout), and is bounded in memory and sizes. 0: it is trusted. SQLite can bound
-  // only the memory of the whole process, so this is for a program that opens one file and ends, never for
-  // the agent or the SDK.
+  // after it was opened (kTimeout), and is bounded in memory and sizes. 0: it is trusted.
   std::chrono::nanoseconds longest{0};
+  // SQLite can bound only the memory of the whole process, so that is for a program that opens one file and
+  // ends. The agent, which has other databases, sets false and refuses files with views instead.
+  bool bound_memory = true;
 };
 // Limits for untrusted files and queries: bytes of a value and of a statement, nesting of an
 // expression, and memory of SQLite in all.
@@ -136,7 +137,7 @@ class Database {
   Database(sqlite3* handle, const OpenOptions& options)
       : path_(options.path), read_only_(options.read_only), handle_(handle) {}
   static Result<Database> OpenHandle(const OpenOptions& options, bool immutable);
-  void Bound(std::chrono::nanoseconds longest);
+  void Bound(std::chrono::nanoseconds longest, bool memory);
   std::string path_;
   bool read_only_ = false;
   std::unique_ptr<std::chrono::steady_clock::time_point> end_;  // null: never; outlives the handle
