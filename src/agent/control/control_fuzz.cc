@@ -11,6 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       std::abort();
     return 0;
   }
+  if (command->words.size() > gpulens::kMaxGetLine) std::abort();
   if (command->length < gpulens::Duration(0) || command->length > std::chrono::hours(24)) std::abort();
   return 0;
 }

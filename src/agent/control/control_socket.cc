@@ -10,6 +10,9 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <utility>
+#include <vector>
 
 #include "base/files.h"
 #include "base/log.h"
@@ -29,10 +32,9 @@ constexpr Duration kLongestRelease = std::chrono::hours(24);
 
 Status Wrong(std::string_view what) {
   std::string text(what);
-  return {
-      Code::kInvalidArgument,
-      text +
-          "; expected: agent status, xid clear [GPU], nvml release [DURATION], nvml resume or nvml status"};
+  return {Code::kInvalidArgument, text +
+                                      "; expected: agent status, get TARGET, xid clear [GPU], nvml release "
+                                      "[DURATION], nvml resume or nvml status"};
 }
 
 // An index or a UUID; empty: every GPU.
@@ -48,8 +50,13 @@ bool IsGpuName(std::string_view name) {
 }  // namespace
 
 Result<ControlCommand> ParseControlCommand(std::string_view line) {
-  if (line.size() > kMaxControlLine) return Wrong("the command is too long");
   std::string_view rest = Trim(line);
+  if (rest.starts_with("get ") && line.size() <= kMaxGetLine) {
+    ControlCommand get{
+        .verb = ControlCommand::kGet, .words = std::string(Trim(rest.substr(4))), .length = {}};
+    return get;
+  }
+  if (line.size() > kMaxControlLine) return Wrong("the command is too long");
   std::string_view driver = TakeUntil(rest, ' ');
   rest = Trim(rest);
   std::string_view verb = TakeUntil(rest, ' ');
@@ -170,7 +177,7 @@ class ControlSocket::Client final : public StreamHandler, public std::enable_sha
   }
 
   void OnReadable() override {
-    std::array<char, kMaxControlLine + 2> bytes;
+    std::array<char, kMaxGetLine + 2> bytes;
     while (true) {
       IoResult result = stream_.ReadSome(bytes);
       if (result.outcome == IoOutcome::kWouldBlock) return stream_.WaitReadable();
@@ -178,7 +185,7 @@ class ControlSocket::Client final : public StreamHandler, public std::enable_sha
       line_.append(bytes.data(), result.bytes);
       size_t end = line_.find('\n');
       if (end != std::string::npos) return Obey(std::string_view(line_).substr(0, end));
-      if (line_.size() > kMaxControlLine) return Reply("error the command is too long");
+      if (line_.size() > kMaxGetLine) return Reply("error the command is too long");
     }
   }
   void OnWritable() override { Write(); }
@@ -188,6 +195,7 @@ class ControlSocket::Client final : public StreamHandler, public std::enable_sha
     Result<ControlCommand> command = ParseControlCommand(line);
     if (!command) return Reply("error " + command.error().detail);
     if (command->verb == ControlCommand::kAgentStatus) return ReportStatus();
+    if (command->verb == ControlCommand::kGet) return Get(std::move(command->words));
     if (command->verb == ControlCommand::kXidClear) return Reply(owner_.ClearXids(*command));
     if (command->verb == ControlCommand::kDemo) return Reply(owner_.ObeyDemo(command->words));
     ReaderControl& nvml = owner_.nvml_;
@@ -223,6 +231,26 @@ class ControlSocket::Client final : public StreamHandler, public std::enable_sha
     if (!posted) Reply("error the work queue is full");
   }
 
+  // As ReportStatus. Errors have their code, so that a client can tell a wrong question from a missing page.
+  void Get(std::string target) {
+    if (!owner_.hooks_.get) return Reply(ErrorLine({Code::kUnavailable, "this agent has no such pages"}));
+    auto done = [&loop = owner_.loop_, client = weak_from_this()](Result<std::string> page) {
+      if (page && page->size() > kMaxGetAnswer - 8)
+        page = Status{Code::kExhausted, "the answer is longer than 16 MiB; ask for less"};
+      std::string text = page ? "ok " + *page : ErrorLine(page.error());
+      std::ranges::replace(text, '\n', ' ');
+      loop.Post([text = std::move(text), client]() mutable {
+        if (std::shared_ptr<Client> still = client.lock()) still->Reply(std::move(text));
+      });
+    };
+    if (!owner_.hooks_.get(std::move(target), std::move(done)))
+      Reply(ErrorLine({Code::kTimeout, "too many requests wait; try again"}));
+  }
+
+  static std::string ErrorLine(const Status& status) {
+    return "error " + std::string(CodeName(status.code)) + " " + status.detail;
+  }
+
   // Answers once no process has a device open: only then may the caller unload the driver.
   void AwaitRelease() {
     bool over = owner_.clock_.Now().boot_ns >= end_ns_;
@@ -239,8 +267,9 @@ class ControlSocket::Client final : public StreamHandler, public std::enable_sha
     });
   }
 
-  void Reply(const std::string& text) {
-    answer_ = text + "\n";
+  void Reply(std::string text) {
+    answer_ = std::move(text);
+    answer_ += '\n';
     Rearm(kRequestTime, [this] { owner_.Forget(this); });
     Write();
   }
@@ -393,15 +422,18 @@ Result<std::string> QueryAgent(const std::string& path, const std::string& comma
   if (::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()))
     return ErrnoStatus("write to " + path, errno);
   int64_t end = (RealClock().Now() + timeout).boot_ns;
-  while (answer.find('\n') == std::string::npos && answer.size() <= kMaxControlAnswer) {
+  bool whole = false;
+  std::vector<char> bytes(64 << 10);
+  while (!whole) {
+    if (answer.size() > kMaxGetAnswer) return Status{Code::kExhausted, "the answer of the agent is too long"};
     int64_t left_ms = (end - RealClock().Now().boot_ns) / 1'000'000;
     pollfd wait{.fd = socket.get(), .events = POLLIN, .revents = 0};
     if (left_ms <= 0 || ::poll(&wait, 1, static_cast<int>(left_ms)) == 0)
       return Status{Code::kTimeout, "the agent does not answer"};
-    std::array<char, 512> bytes;
     ssize_t count = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return Status{Code::kPermissionDenied, "the agent at " + path + " denied access"};
+    whole = std::memchr(bytes.data(), '\n', static_cast<size_t>(count)) != nullptr;
     answer.append(bytes.data(), static_cast<size_t>(count));
   }
   return std::string(Trim(answer));

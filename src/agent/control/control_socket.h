@@ -1,7 +1,7 @@
 // The agent's control socket: a Unix socket on which its owner and root give commands to the running agent.
 //
-// A client sends one line and gets one line. It has a few seconds and 256 bytes for its line. At most eight
-// clients are served at the same time; further ones are disconnected.
+// A client sends one line and gets one line. It has a few seconds and 256 bytes for its line, 4 KiB for
+// "get". At most eight clients are served at the same time; further ones are disconnected.
 #pragma once
 
 #include <functional>
@@ -24,15 +24,18 @@
 
 namespace gpulens {
 
-inline constexpr size_t kMaxControlLine = 256;        // bytes of a command
-inline constexpr size_t kMaxControlAnswer = 1 << 20;  // bytes
+inline constexpr size_t kMaxControlLine = 256;     // bytes of a command
+inline constexpr size_t kMaxGetLine = 4096;        // bytes of "get TARGET"
+inline constexpr size_t kMaxGetAnswer = 16 << 20;  // bytes of the answer to "get"
 
-// "agent status"; "xid clear [GPU]", with an index or a UUID; "nvml release 60s", "nvml release", "nvml
-// resume", "nvml status"; of simulated GPUs "nvml fail WORDS", "nvml heal [WORDS]", "nvml faults"; of
-// `agent --demo` "demo set WORDS", "demo stop WORDS".
+// "agent status"; "get TARGET", with the path and the query of a page of docs/api.md; "xid clear [GPU]", with
+// an index or a UUID; "nvml release 60s", "nvml release", "nvml resume", "nvml status"; of simulated GPUs
+// "nvml fail WORDS", "nvml heal [WORDS]", "nvml faults"; of `agent --demo` "demo set WORDS", "demo stop
+// WORDS".
 struct ControlCommand {
   enum Verb : uint8_t {
     kAgentStatus,
+    kGet,
     kXidClear,
     kRelease,
     kResume,
@@ -42,7 +45,8 @@ struct ControlCommand {
     kFaults,
     kDemo
   } verb = kStatus;
-  std::string words;  // a fault, which FaultFile parses; the GPU of kXidClear; a command for the demo
+  std::string
+      words;  // a fault, which FaultFile parses; the GPU of kXidClear; a target; a command for the demo
   Duration length{};  // of a release; 0: until it is resumed
 };
 
@@ -82,6 +86,9 @@ struct ControlHooks {
   Workers* workers = nullptr;           // runs `status`
   std::function<std::string()> status;  // one line of JSON; may block
   EventQueue* events = nullptr;         // gets the event that XIDs are cleared
+  // Calls `done` once, on any thread, with the JSON of a page below /api. False, and `done` is not called:
+  // too many requests wait.
+  std::function<bool(std::string target, std::function<void(Result<std::string>)> done)> get;
   // "set WORDS", "stop WORDS", "heal WORDS" and "status" of a simulated node; null: there is none. Does not
   // block. Answers are one line with ";" where others begin.
   std::function<Result<std::string>(std::string_view command)> demo;
@@ -124,7 +131,7 @@ class ControlSocket final : private Acceptor {
 };
 
 // Sends one command to the agent at `path` and waits up to `timeout` for its answer. kUnavailable when no
-// agent listens there. Blocks; for the command line.
+// agent listens there, kExhausted for an answer longer than kMaxGetAnswer. Blocks; for the command line.
 Result<std::string> QueryAgent(const std::string& path, const std::string& command, Duration timeout);
 
 }  // namespace gpulens

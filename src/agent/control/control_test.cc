@@ -34,6 +34,7 @@ TEST(ControlCommand, ParsesValidCommands) {
   EXPECT_EQ(ParseControlCommand("agent status")->verb, ControlCommand::kAgentStatus);
   EXPECT_EQ(ParseControlCommand("xid clear")->verb, ControlCommand::kXidClear);
   EXPECT_EQ(ParseControlCommand("xid clear GPU-12ab")->words, "GPU-12ab");
+  EXPECT_EQ(ParseControlCommand("get /api/now?a=b c")->words, "/api/now?a=b c");
 }
 
 TEST(ControlCommand, ErrorsNameTheExpectedCommands) {
@@ -198,7 +199,7 @@ TEST_F(ControlSocketTest, CommandsForTheDemoReachIt) {
   std::vector<std::string> received;
   loop_.Call([&] {
     socket_.reset();
-    ControlHooks hooks{nullptr, {}, nullptr, [&](std::string_view command) -> Result<std::string> {
+    ControlHooks hooks{nullptr, {}, nullptr, {}, [&](std::string_view command) -> Result<std::string> {
                          received.emplace_back(command);
                          if (command.starts_with("stop"))
                            return Status{Code::kInvalidArgument, "no such engine"};
@@ -222,7 +223,7 @@ TEST_F(ControlSocketTest, ReportsStatusAndClearsXids) {
   std::string long_text(100'000, 'x');
   loop_.Call([&] {
     socket_.reset();
-    ControlHooks hooks{&workers, [&] { return long_text; }, &queue, {}};
+    ControlHooks hooks{&workers, [&] { return long_text; }, &queue, {}, {}};
     socket_ = std::make_unique<ControlSocket>(loop_, RealClock(), control_, nullptr, std::move(hooks));
   });
   ASSERT_TRUE(Open());
@@ -236,6 +237,41 @@ TEST_F(ControlSocketTest, ReportsStatusAndClearsXids) {
   EXPECT_FALSE(events[1].attributes.Has("gpu.xid.clear.gpu"));
   loop_.Call([&] { socket_.reset(); });
   workers.Stop();
+}
+
+// A page of the API may be long; its newlines become blanks, since an answer is one line.
+TEST_F(ControlSocketTest, AnswersGetFromAnotherThread) {
+  Workers workers;
+  std::string page = "{\"big\":\"" + std::string(3 << 20, 'x') + "\"}";
+  loop_.Call([&] {
+    ControlHooks hooks{nullptr, {}, nullptr, {}, {}};
+    hooks.get = [&](std::string target, std::function<void(Result<std::string>)> done) {
+      if (target == "/api/full") return false;
+      return workers.Post([&page, target, done] {
+        if (target == "/api/big") return done(page);
+        if (target == "/api/lines") return done(std::string("[1,\n2]\n"));
+        if (target == "/api/huge") return done(std::string(kMaxGetAnswer, 'x'));
+        done(Status{Code::kInvalidArgument, "wrong: " + target.substr(0, 20)});
+      });
+    };
+    socket_ = std::make_unique<ControlSocket>(loop_, RealClock(), control_, nullptr, std::move(hooks));
+  });
+  ASSERT_TRUE(Open());
+  EXPECT_EQ(Query("get /api/big"), "ok " + page);
+  EXPECT_EQ(Query("get  /api/lines "), "ok [1, 2]");
+  EXPECT_THAT(Query("get /api/huge"), StartsWith("error exhausted the answer is longer"));
+  EXPECT_EQ(Query("get /api/" + std::string(4000, 'p')),
+            "error invalid_argument wrong: /api/ppppppppppppppp");
+  EXPECT_THAT(Query("get /api/" + std::string(4096, 'p')), StartsWith("error the command is too long"));
+  EXPECT_THAT(Query("get /api/full"), StartsWith("error timeout too many requests wait"));
+  loop_.Call([&] { socket_.reset(); });
+  workers.Stop();
+}
+
+TEST_F(ControlSocketTest, RefusesGetWithoutPages) {
+  ASSERT_TRUE(Open());
+  EXPECT_EQ(Query("get /api/now"), "error unavailable this agent has no such pages");
+  EXPECT_THAT(Query("get"), StartsWith("error no such driver"));
 }
 
 TEST_F(ControlSocketTest, RefusesOtherUsers) {

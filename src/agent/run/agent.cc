@@ -315,7 +315,7 @@ Status Agent::OpenControl() {
   if (path.empty() || path == "none") return Ok();
   Status status;
   io_.Call([&] {
-    ControlHooks hooks{&workers_, [this] { return StatusPage(); }, &events_, {}};
+    ControlHooks hooks{&workers_, [this] { return StatusPage(); }, &events_, {}, {}};
     if (demo_) hooks.demo = [this](std::string_view command) { return demo_->Change(command); };
     control_ = std::make_unique<ControlSocket>(io_, *env_.clock, nvml_control_, &faults_, std::move(hooks));
     status = control_->Open(path);
