@@ -155,42 +155,37 @@ Result<std::string> ReadAgentPage(const HttpUrl& url, std::string_view accept, D
   return std::string(reply->body);
 }
 
-QueriedStatus QueryRunningAgent(const Config& config) {
-  QueriedStatus queried;
+std::vector<std::string> AgentAddresses(const Config& config) {
+  std::vector<std::string> addresses;
   std::string own = config.Group("control").Text("socket");
   if (own.empty()) own = DefaultControlSocket();
-  std::vector<std::string> sockets;
-  if (own != "none") {
-    if (!own.empty()) sockets.push_back(own);
-    if (own != kServiceSocket) sockets.push_back(kServiceSocket);
+  // The first is this user's; the service's is queried when no other agent answers.
+  if (own != "none" && !own.empty()) addresses.push_back(own);
+  for (const std::string& address : config.Group("http").Texts("listen")) {
+    Result<Endpoint> endpoint = ParseListenAddress(address);
+    if (endpoint && endpoint->IsLoopback() && endpoint->family != Endpoint::Family::kUnix &&
+        Listens(*endpoint))
+      addresses.push_back("http://" + endpoint->ToString() + "/");
   }
-  auto take = [&](Result<StatusReport> report, const std::string& at) {
+  if (own != "none" && own != kServiceSocket) addresses.push_back(kServiceSocket);
+  return addresses;
+}
+
+QueriedStatus QueryRunningAgent(const Config& config) {
+  QueriedStatus queried;
+  for (const std::string& at : AgentAddresses(config)) {
+    const bool http = at.starts_with("http://");
+    Result<StatusReport> report = http ? QueryByHttp(at) : QueryBySocket(at);
     if (report) {
       queried.report = std::move(*report);
       queried.refusal.clear();
       queried.at = at;
-      return true;
+      return queried;
     }
-    if (report.error().code == Code::kUnavailable) return false;
-    if (queried.at.empty()) {
-      queried.at = at;
-      queried.refusal = report.error().detail;
-    }
-    return false;
-  };
-  // The first is this user's; the service's is queried when no other agent answers.
-  if (!sockets.empty() && take(QueryBySocket(sockets[0]), sockets[0])) return queried;
-  for (const std::string& address : config.Group("http").Texts("listen")) {
-    Result<Endpoint> endpoint = ParseListenAddress(address);
-    if (!endpoint || !endpoint->IsLoopback() || !Listens(*endpoint)) continue;
-    std::string base = "http://" + endpoint->ToString() + "/";
-    Result<StatusReport> report = QueryByHttp(base);
-    if (!report && report.error().code == Code::kUnavailable)
-      report = Status{Code::kDataLoss, report.error().detail};
-    if (take(std::move(report), base)) return queried;
-  }
-  for (size_t i = 1; i < sockets.size(); ++i) {
-    if (take(QueryBySocket(sockets[i]), sockets[i])) return queried;
+    // Something listens at an address of HTTP.
+    if ((report.error().code == Code::kUnavailable && !http) || !queried.at.empty()) continue;
+    queried.at = at;
+    queried.refusal = report.error().detail;
   }
   return queried;
 }

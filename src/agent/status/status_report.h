@@ -42,6 +42,10 @@ struct QueriedStatus {
   std::string refusal;  // why there is no report although something answered
 };
 
+// Where an agent with this configuration may answer, in the order in which it is queried: paths of control
+// sockets, and "http://127.0.0.1:9091/" of the loopback addresses at which something listens.
+std::vector<std::string> AgentAddresses(const Config& config);
+
 // Queries the control socket, which accepts root and the agent's own user, then HTTP at the loopback
 // addresses of the configuration.
 QueriedStatus QueryRunningAgent(const Config& config);
