@@ -27,6 +27,7 @@ FLOORS = {
     "store": (2, ("base", "core", "net", "wire", "ledger")),
     "delivery": (2, ("base", "net")),
     "plugins": (3, ("base", "core", "net")),
+    "history": (3, ("base", "core", "catalog")),
     "migrate": (3, ("base", "core", "catalog", "names")),
     "quality": (4, ("base", "core", "catalog", "plugins")),
     "pipeline": (5, ("base", "core", "net", "reader", "catalog", "delivery", "plugins", "quality")),

@@ -52,6 +52,16 @@ constexpr OptionSpec kLimits[] = {
                16 << 20),
 };
 
+constexpr std::string_view kHistoryStarts[] = {"first_reader", "at_once"};
+constexpr OptionSpec kHistory[] = {
+    TimeOption("window", "1h", "Time for which the series of docs/history.md are kept", 60, 86400),
+    SizeOption("memory", "4MiB", "Memory for it; when that is too little, the oldest samples go first",
+               256 << 10, 256 << 20),
+    TextOption("start", "first_reader",
+               "When it begins, and takes its memory: with the first reader of /api, or at_once",
+               kHistoryStarts),
+};
+
 constexpr std::string_view kFormats[] = {"auto", "text", "journal", "json"};
 constexpr OptionSpec kLog[] = {
     TextOption("level", "info",
@@ -76,6 +86,7 @@ constexpr OptionSpec kRoot[] = {
                "Level of native metrics that sinks export, unless a sink sets its own: docs/cardinality.md",
                kMetricLevels),
     GroupOption("limits", "Limits of the agent", kLimits),
+    GroupOption("history", "What is kept for the web page, gpulens top, why and trace", kHistory),
     TextOption("state_dir", {},
                "Folder for queues, events and health; default: /var/lib/gpulens as a service, else the XDG "
                "state folder"),

@@ -1,5 +1,5 @@
-// Samples of one series over a time: what the history returns, and what the page, `gpulens top`, `why`, `trace`
-// and `mcp` are made of. Plain values, without locks.
+// Samples of one series over a time: what the history returns, and what the page, `gpulens top`, `why`,
+// `trace` and `mcp` are made of. Plain values, without locks.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +52,8 @@ struct SeriesSelector {
   bool Matches(std::string_view series_name, const AttributeSet& set) const;
 };
 
-// Parses `gpu.power.draw` or `gpu.power.draw{gpu.index="0",gpu.model="H100"}`; in a value \" and \\ are escapes.
-// At most 16 attributes. kInvalidArgument names what is wrong.
+// Parses `gpu.power.draw` or `gpu.power.draw{gpu.index="0",gpu.model="H100"}`; in a value \" and \\ are
+// escapes. At most 16 attributes. kInvalidArgument names what is wrong.
 Result<SeriesSelector> ParseSelector(std::string_view text);
 
 // A series in equal steps. Each vector has one value a step; kNotMeasured where nothing is known. A step is

@@ -319,6 +319,11 @@ void Pipeline::CloseTick() {
   closed_at_ns_ = snapshot->closed_at.boot_ns;
 }
 
+Duration Pipeline::interval() const {
+  std::lock_guard lock(mutex_);
+  return plan_.interval;
+}
+
 uint64_t Pipeline::ticks() const {
   std::lock_guard lock(mutex_);
   return closed_;

@@ -75,6 +75,8 @@ class Pipeline {
   // and the I/O loop, so the caller ends the process without destroying them.
   bool Stop(Instant deadline);
 
+  // Between two ticks.
+  Duration interval() const;
   // Ticks closed so far.
   uint64_t ticks() const;
   // Whether no tick was closed for three intervals: /health responds 503.

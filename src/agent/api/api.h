@@ -1,5 +1,5 @@
-// The pages below /api: JSON for the page, `gpulens top`, `why`, `trace` and `mcp`. One object answers HTTP requests, the
-// control socket, and commands that read by themselves without an agent.
+// The pages below /api: JSON for the page, `gpulens top`, `why`, `trace` and `mcp`. One object answers HTTP
+// requests, the control socket, and commands that read by themselves without an agent.
 #pragma once
 
 #include <functional>
@@ -17,8 +17,8 @@ struct ApiRequest {
   std::string path;                                             // "/api/history"
   std::vector<std::pair<std::string, std::string>> parameters;  // decoded, in their order
 
-  // Parses the path and the query of a request target. kInvalidArgument for a wrong escape, text that is not UTF-8,
-  // or more than 64 parameters.
+  // Parses the path and the query of a request target. kInvalidArgument for a wrong escape, text that is not
+  // UTF-8, or more than 64 parameters.
   static Result<ApiRequest> Parse(std::string_view target);
 
   // The last parameter of this name; null: there is none.
@@ -29,8 +29,8 @@ struct ApiRequest {
 // Filled before it is used; then thread-safe.
 class Api {
  public:
-  // Returns JSON in UTF-8. Called on a worker, by several at a time; may block for milliseconds. kInvalidArgument
-  // becomes status 400, kUnavailable 404, kExhausted 413 with `detail` as {"error":…}.
+  // Returns JSON in UTF-8. Called on a worker, by several at a time; may block for milliseconds.
+  // kInvalidArgument becomes status 400, kUnavailable 404, kExhausted 413 with `detail` as {"error":…}.
   using Page = std::function<Result<std::string>(const ApiRequest&)>;
 
   void Add(std::string path, Page page);

@@ -22,6 +22,8 @@
 #include <mutex>
 #include <string_view>
 
+#include "agent/api/api.h"
+#include "agent/api/history_pages.h"
 #include "agent/control/control_socket.h"
 #include "agent/demo/demo.h"
 #include "agent/plugin_tables.h"
@@ -38,6 +40,7 @@
 #include "base/result.h"
 #include "base/threads.h"
 #include "base/version.h"
+#include "history/history.h"
 #include "net/auth/authenticator.h"
 #include "net/client/http_client.h"
 #include "pipeline/pipeline.h"
@@ -254,6 +257,7 @@ class Agent {
   Status Refuse(const Config& config);
   Status OpenControl();
   Status StartDemo();
+  void StartHistory();
   Status Reload();
   Status ReloadNow();
   void TakeFound();
@@ -284,6 +288,8 @@ class Agent {
   ReaderControl nvml_control_;
   FaultFile faults_;
   AgentWatch watch_;
+  std::unique_ptr<History> history_;
+  Api api_;
   Env env_;
   std::unique_ptr<demo::Demo> demo_;  // null: no demo, or one without a scenario
   std::unique_ptr<SeriesBudget> budget_;
@@ -336,6 +342,18 @@ Status Agent::StartDemo() {
   return Ok();
 }
 
+void Agent::StartHistory() {
+  const Config& group = config_.Group("history");
+  history_ = std::make_unique<History>(
+      History::Options{group.Time("window"), static_cast<size_t>(group.Size("memory"))});
+  // A demo is there to be looked at.
+  if (options_.demo || group.Text("start") == "at_once") history_->Begin();
+  const NodeReadings readings{history_.get(), [this] { return hub_.latest(); }, env_.clock, options_.demo,
+                              [this] { return pipeline_->interval(); }};
+  AddNowPage(api_, readings);
+  AddHistoryPage(api_, readings);
+}
+
 Status Agent::Start() {
   RETURN_IF_ERROR(RaiseFileLimit());
   env_.io = &io_;
@@ -365,6 +383,7 @@ Status Agent::Start() {
   pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, *budget_);
   discoveries_ = std::make_unique<DiscoveryRunner>(env_, AllDiscoveries(), [this] { TakeFound(); });
   const char* page_folder = ::getenv(kPageFolderVariable);
+  StartHistory();
   endpoints_ = std::make_unique<Endpoints>(
       env_, *pipeline_, PageFiles(page_folder ? page_folder : ""), [this] { return Reload(); },
       [this] { return StatusPage(); });
@@ -382,6 +401,7 @@ Status Agent::Start() {
   pipeline_->OnTick([this](const Ref<const Snapshot>& snapshot) {
     banner_->AfterTick();
     watch_.Observe(*snapshot);
+    history_->Observe(*snapshot);
   });
   pipeline_->Start();
   RETURN_IF_ERROR(pipeline_->status());

@@ -1,0 +1,161 @@
+#include "history/series_window.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+
+namespace gpulens {
+namespace {
+
+constexpr size_t kMaxAttributes = 16;
+
+Status Wrong(std::string_view text, std::string_view why) {
+  return {Code::kInvalidArgument, "selector " + Printable(text.substr(0, 100)) + ": " + std::string(why)};
+}
+
+bool IsNameCharacter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+         c == '-' || c == '/' || c == ':';
+}
+
+std::string_view TakeName(std::string_view& rest) {
+  const size_t size = static_cast<size_t>(std::ranges::find_if_not(rest, IsNameCharacter) - rest.begin());
+  const std::string_view name = rest.substr(0, size);
+  rest.remove_prefix(size);
+  return name;
+}
+
+bool Take(std::string_view& rest, char c) {
+  if (rest.empty() || rest.front() != c) return false;
+  rest.remove_prefix(1);
+  return true;
+}
+
+// Takes a value behind its opening quote, with the closing one. False: there is none, or a wrong escape.
+bool TakeValue(std::string_view& rest, std::string& value) {
+  while (!rest.empty()) {
+    char c = rest.front();
+    rest.remove_prefix(1);
+    if (c == '"') return true;
+    if (c == '\\') {
+      if (rest.empty() || (rest.front() != '"' && rest.front() != '\\')) return false;
+      c = rest.front();
+      rest.remove_prefix(1);
+    }
+    value += c;
+  }
+  return false;
+}
+
+void TakeBlanks(std::string_view& rest) {
+  while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
+}
+
+// Sums of the samples within one step.
+struct Step {
+  double min = kNotMeasured, max = kNotMeasured, last = kNotMeasured;
+  double weighted = 0, weight = 0;   // values by the seconds for which they were the latest
+  double increase = 0, seconds = 0;  // of counters
+  bool any = false, fresh = false;   // a value; one that is not stale
+};
+
+}  // namespace
+
+bool SeriesSelector::Matches(std::string_view series_name, const AttributeSet& set) const {
+  if (series_name != name) return false;
+  return std::ranges::all_of(attributes, [&](const auto& wanted) {
+    return set.Has(wanted.first) && set.Text(wanted.first) == wanted.second;
+  });
+}
+
+Result<SeriesSelector> ParseSelector(std::string_view text) {
+  std::string_view rest = text;
+  SeriesSelector selector;
+  selector.name = TakeName(rest);
+  if (selector.name.empty()) return Wrong(text, "begins with the name of a metric, such as gpu.power.draw");
+  if (rest.empty()) return selector;
+  if (!Take(rest, '{')) return Wrong(text, "after the name comes { or nothing");
+  TakeBlanks(rest);
+  while (!Take(rest, '}')) {
+    if (selector.attributes.size() == kMaxAttributes) return Wrong(text, "has more than 16 attributes");
+    std::pair<std::string, std::string> attribute;
+    attribute.first = TakeName(rest);
+    if (attribute.first.empty()) return Wrong(text, "an attribute's name is missing");
+    if (!Take(rest, '=') || !Take(rest, '"')) return Wrong(text, "an attribute is written name=\"value\"");
+    if (!TakeValue(rest, attribute.second))
+      return Wrong(text, "a value ends with a quote; within it \\\" and \\\\ are escapes");
+    selector.attributes.push_back(std::move(attribute));
+    TakeBlanks(rest);
+    if (Take(rest, ',')) TakeBlanks(rest);
+    else if (!rest.starts_with('}')) return Wrong(text, "after an attribute comes , or }");
+  }
+  if (!rest.empty()) return Wrong(text, "after } comes nothing");
+  return selector;
+}
+
+SteppedSeries ToSteps(const SeriesWindow& window, int64_t from_ms, int64_t to_ms, int64_t step_ms) {
+  SteppedSeries out;
+  out.start_ms = from_ms;
+  out.step_ms = step_ms;
+  if (step_ms <= 0 || to_ms <= from_ms) return out;
+  const size_t count = static_cast<size_t>((to_ms - from_ms + step_ms - 1) / step_ms);
+  std::vector<Step> steps(count);
+  const bool counter = IsMonotonic(window.series.kind);
+  // Calls `use(step, share)` for each step with the time of it that lies in [begin, end).
+  const auto spread = [&](int64_t begin, int64_t end, const auto& use) {
+    begin = std::max(begin, from_ms);
+    end = std::min(end, from_ms + static_cast<int64_t>(count) * step_ms);
+    while (begin < end) {
+      const int64_t i = (begin - from_ms) / step_ms;
+      const int64_t until = std::min(end, from_ms + (i + 1) * step_ms);
+      use(steps[static_cast<size_t>(i)], static_cast<double>(until - begin) / 1000);
+      begin = until;
+    }
+  };
+  const std::vector<Sample>& samples = window.samples;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const Sample& sample = samples[i];
+    const Sample* next = i + 1 < samples.size() ? &samples[i + 1] : nullptr;
+    if (sample.mark == Sample::kGap) continue;
+    if (sample.unix_ms >= from_ms && sample.unix_ms < from_ms + static_cast<int64_t>(count) * step_ms) {
+      Step& step = steps[static_cast<size_t>((sample.unix_ms - from_ms) / step_ms)];
+      step.min = step.any ? std::min(step.min, sample.value) : sample.value;
+      step.max = step.any ? std::max(step.max, sample.value) : sample.value;
+      step.last = sample.value;
+      step.any = true;
+      step.fresh |= sample.mark == Sample::kOk;
+    }
+    // The last value holds until the window's end, but not longer than it takes to miss the next one.
+    const int64_t holds =
+        std::chrono::duration_cast<std::chrono::milliseconds>(window.series.period).count() * 2;
+    const int64_t end = next ? next->unix_ms : std::min(to_ms, holds > 0 ? sample.unix_ms + holds : to_ms);
+    spread(sample.unix_ms, end, [&](Step& step, double seconds) {
+      step.weighted += sample.value * seconds;
+      step.weight += seconds;
+    });
+    if (!counter || !next || next->mark == Sample::kGap || next->unix_ms <= sample.unix_ms) continue;
+    const double whole = static_cast<double>(next->unix_ms - sample.unix_ms) / 1000;
+    const double increase = next->reset ? 0 : std::max(0.0, next->value - sample.value);
+    spread(sample.unix_ms, next->unix_ms, [&](Step& step, double seconds) {
+      step.increase += increase * seconds / whole;
+      step.seconds += seconds;
+    });
+  }
+  for (const Step& step : steps) {
+    out.last.push_back(step.last);
+    out.stale.push_back(step.any && !step.fresh);
+    if (counter) {
+      out.rate.push_back(step.seconds > 0 ? step.increase / step.seconds : kNotMeasured);
+      continue;
+    }
+    // A slow series has no sample in most steps; then its value is the one that holds.
+    const double average = step.weight > 0 ? step.weighted / step.weight : step.last;
+    out.avg.push_back(average);
+    out.min.push_back(step.any ? std::min(step.min, average) : average);
+    out.max.push_back(step.any ? std::max(step.max, average) : average);
+  }
+  return out;
+}
+
+}  // namespace gpulens
