@@ -385,7 +385,7 @@ Status Agent::Start() {
   const char* page_folder = ::getenv(kPageFolderVariable);
   StartHistory();
   endpoints_ = std::make_unique<Endpoints>(
-      env_, *pipeline_, PageFiles(page_folder ? page_folder : ""), [this] { return Reload(); },
+      env_, *pipeline_, PageFiles(page_folder ? page_folder : ""), api_, [this] { return Reload(); },
       [this] { return StatusPage(); });
   http_ = std::make_unique<HttpServer>(io_, *endpoints_,
                                        HttpOptions(config_.Group("http"), authenticator_.get()));
