@@ -1,0 +1,227 @@
+// Overview: whether it is fine, what is not, the node in six figures, its GPUs worst first, why work is slow, and
+// the newest events.
+
+import {h, put, setText, keyed} from './dom.js';
+import * as format from './format.js';
+import {sumSamples, severityMark, severityRank} from './charts.js';
+import {problems, gpus, targets, p95, stateWords} from './problems.js';
+
+const kEvents = 8;
+
+function tile(context, {label, href, spark}) {
+  const figure = h('div', {class: 'figure'}, format.kUnknown);
+  const under = h('div', {class: 'under'});
+  const line = spark ? context.spark(spark) : null;
+  const element = h(href ? 'a' : 'div', {class: 'tile', href}, h('div', {class: 'label'}, label), figure, line, under);
+  return {
+    element,
+    set([number, unit], below) {
+      setText(figure, number + (unit ? ' ' + unit : ''));
+      setText(under, below || '');
+    },
+  };
+}
+
+export default {
+  id: 'overview',
+  title: 'Overview',
+  render(context) {
+    const {root, store} = context;
+    const verdict = h('p', {class: 'verdict', role: 'status'});
+    const list = h('ul', {class: 'problems'});
+    const all = (name) => () => sumSamples(store.find(name).filter((one) => !one.attributes['gpu.mig.index']).map((one) => one.samples));
+    const mean = (name) => () => {
+      const series = store.find(name).filter((one) => one.samples);
+      const sum = sumSamples(series.map((one) => one.samples));
+      return {t: sum.t, y: sum.y.map((y) => y === null ? null : y / series.length), stale: sum.stale};
+    };
+    const limit = () => sumOf(store, 'gpu.power.limit', (one) => (one.attributes['gpu.power.limit_type'] || 'enforced') === 'enforced');
+    const tiles = {
+      up: tile(context, {label: 'GPUs up', href: context.href('gpus')}),
+      busy: tile(context, {label: 'busy', href: context.href('gpus'),
+        spark: {label: 'busy', names: ['gpu.utilization'], samples: mean('gpu.utilization'), max: 1}}),
+      power: tile(context, {label: 'power', href: context.href('energy'),
+        spark: {label: 'power', order: 1, names: ['gpu.power.draw'], samples: all('gpu.power.draw'), max: () => limit()}}),
+      memory: tile(context, {label: 'GPU memory', href: context.href('gpus'),
+        spark: {label: 'memory', order: 4, names: ['gpu.memory.used'], samples: all('gpu.memory.used'), max: () => sumOf(store, 'gpu.memory.total')}}),
+      tokens: tile(context, {label: 'tokens out', href: context.href('engines'),
+        spark: {label: 'tokens', order: 2, names: ['inference.tokens.generation'], samples: () => sumSamples(engineSeries(store, 'inference.tokens.generation').map((one) => one.samples)), max: null}}),
+      ttft: tile(context, {label: 'TTFT p95, worst engine', href: context.href('engines')}),
+    };
+    const strip = h('div', {class: 'strip'});
+    const none = h('p', {class: 'empty card', hidden: true});
+    const why = h('div', {});
+    const events = h('ul', {class: 'event-list'});
+    const noEvents = h('p', {class: 'empty'});
+    const gpuTitle = h('h3', {}, 'GPUs, worst first');
+    put(root,
+      h('h2', {class: 'hidden'}, 'Overview'), verdict, list,
+      h('div', {class: 'tiles'}, Object.values(tiles).map((one) => one.element)),
+      gpuTitle, strip, none,
+      h('div', {class: 'columns'},
+        why,
+        h('section', {class: 'card', 'aria-label': 'newest events'}, h('h3', {}, 'Newest events'), events, noEvents,
+          h('p', {}, h('a', {href: context.href('events')}, 'all events')))),
+      h('h3', {}, 'The last minutes'),
+      h('div', {class: 'charts'},
+        context.chart({title: 'Busy', select: {name: 'gpu.utilization'}, order: gpuOrder, max: 1}),
+        context.chart({title: 'Power', select: {name: 'gpu.power.draw'}, order: gpuOrder}),
+        context.chart({title: 'Tokens out', select: {name: 'inference.tokens.generation'}, empty: 'no engine makes tokens here'}),
+        context.chart({title: 'CPU of the host', select: {name: 'system.cpu.utilization'}, max: 1,
+          keep: (one) => !['idle', 'iowait', 'steal', 'nice'].includes(String(one.attributes['cpu.mode']))})));
+    import('./why.js').then(({panel}) => {
+      if (root.isConnected) put(why, context.part(panel(context, null)));
+    }, () => why.remove());
+
+    return () => {
+      const found = problems(store);
+      const cards = gpus(store);
+      const up = cards.filter((one) => !one.lost);
+      const faults = found.filter((one) => one.level === 'fault').length;
+      const warnings = found.length - faults;
+      const count = (n, word) => n + ' ' + word + (n === 1 ? '' : 's');
+      const engines = targets(store).filter((one) => one.up).length;
+      if (store.state === 'connecting' || !store.at) {
+        put(verdict, h('span', {class: 'dim'}, 'connecting to the agent'));
+      } else {
+        const word = faults ? h('span', {class: 'bad'}, '✖ ' + count(faults, 'fault') + (warnings ? ', ' + count(warnings, 'warning') : ''))
+          : warnings ? h('span', {class: 'look'}, '▲ ' + count(warnings, 'warning') + ', no fault')
+            : h('span', {class: 'good'}, '● Fine');
+        put(verdict, word, h('span', {class: 'dim'}, [
+          cards.length ? (up.length === cards.length ? 'all ' + count(up.length, 'GPU') + ' answer' : up.length + ' of ' + cards.length + ' GPUs answer') : 'no GPU on this machine',
+          engines ? count(engines, 'engine page') + ' read' : null,
+        ].filter(Boolean).join(', ')));
+      }
+      keyed(list, found, (one) => one.what + one.level, () => {
+        const what = h('a', {class: 'what'}), whyText = h('span', {}), act = h('span', {class: 'dim'});
+        const element = h('li', {}, what, ' ', whyText, ' ', act);
+        return {
+          element,
+          update(one) {
+            element.className = one.level;
+            what.setAttribute('href', context.href(...one.view));
+            setText(what, (one.level === 'fault' ? '✖ ' : '▲ ') + one.what);
+            setText(whyText, one.why ? '· ' + one.why : '');
+            setText(act, one.act ? '→ ' + one.act : '');
+          },
+        };
+      });
+
+      tiles.up.set([cards.length ? up.length + '/' + cards.length : '0', ''], model(cards));
+      const busy = meanOf(store, 'gpu.utilization');
+      tiles.busy.set(format.parts(busy, '1'), busy === null ? '' : idle(store));
+      tiles.power.set(format.parts(sumOf(store, 'gpu.power.draw'), 'W'), limit() === null ? '' : 'limit ' + format.text(limit(), 'W'));
+      const used = sumOf(store, 'gpu.memory.used'), total = sumOf(store, 'gpu.memory.total');
+      tiles.memory.set(format.parts(used, 'By'), total === null ? '' : 'of ' + format.text(total, 'By'));
+      const tokens = engineSeries(store, 'inference.tokens.generation');
+      const rates = tokens.map((one) => one.rate).filter((rate) => rate !== null);
+      tiles.tokens.set(rates.length ? [format.count(rates.reduce((a, b) => a + b, 0)), 'tok/s'] : [format.kUnknown, ''],
+        tokens.length ? '' : 'no engine found');
+      const worst = p95(store, 'ttft');
+      tiles.ttft.set(worst ? format.parts(worst.value, 's') : [format.kUnknown, ''], worst ? format.clean(worst.engine, 40) : tokens.length ? 'no request in the last minutes' : '');
+
+      gpuTitle.hidden = !cards.length;
+      const level = (gpu) => gpu.lost ? 0 : found.some((one) => one.view[0] === 'gpus' && one.view[1] === gpu.index) ? 1 : 2;
+      keyed(strip, cards.filter((one) => context.matches(one.index, one.model, owner(one.attributes)))
+        .sort((a, b) => level(a) - level(b) || a.index - b.index), (one) => one.index, () => gpuCard(context));
+      for (const [i, row] of [...strip.keyedRows.values()].entries()) if (i >= 0) row.level(level);
+      none.hidden = cards.length > 0 || !store.at;
+      if (!cards.length) {
+        put(none, 'No GPU on this machine. See what it looks like: ', h('code', {}, 'gpulens agent --demo'), '. Why none was found: ', h('code', {}, 'gpulens doctor'));
+      }
+
+      const newest = store.events.slice(0, kEvents);
+      keyed(events, newest, (one) => one.at + one.name + one.body, (one) => {
+        const time = h('span', {class: 'dim'}, format.clock(one.at));
+        const rank = severityRank(one.severity);
+        const index = one.attributes && one.attributes['gpu.index'];
+        const element = h('li', {},
+          h('span', {class: rank >= 3 ? 'bad' : rank === 2 ? 'look' : 'dim', title: one.severity}, severityMark(one.severity)), time,
+          h('span', {}, index === undefined ? null : [h('a', {href: context.href('gpus', index)}, 'GPU ' + format.clean(index, 8)), ' '],
+            format.clean(one.body || one.name, 200)));
+        return {element, update() {}};
+      });
+      noEvents.hidden = newest.length > 0;
+      setText(noEvents, store.eventsError ? 'Events cannot be read: ' + format.clean(store.eventsError.message)
+        : 'No event in the last hour.');
+    };
+  },
+};
+
+function gpuCard(context) {
+  const {store} = context;
+  const mark = h('span', {}), value = h('span', {}), first = h('div', {class: 'line'}), second = h('div', {class: 'line'});
+  let index = null;
+  const line = context.spark({label: 'busy', samples: () => {
+    const series = index === null ? null : store.one('gpu.utilization', {'gpu.index': index});
+    return series ? series.samples : null;
+  }, max: 1});
+  const element = h('a', {class: 'gpu'}, h('div', {class: 'top'}, mark, value), line, first, second);
+  let gpu = null;
+  return {
+    element,
+    update(next) {
+      gpu = next;
+      index = gpu.index;
+      element.setAttribute('href', context.href('gpus', index));
+      const select = {'gpu.index': index};
+      if (gpu.lost) {
+        setText(value, stateWords(gpu.state));
+        setText(first, format.kUnknown);
+      } else {
+        const get = (name, more) => store.value(name, {...select, ...more});
+        setText(value, format.text(get('gpu.utilization'), '1'));
+        setText(first, format.text(get('gpu.power.draw'), 'W') + ' · ' + format.text(get('gpu.temperature', {'gpu.temperature.sensor': 'edge'}), 'Cel')
+          + ' · ' + format.of(get('gpu.memory.used'), get('gpu.memory.total'), 'By'));
+      }
+      setText(second, owner(gpu.attributes) || (gpu.lost ? '' : 'no owner'));
+    },
+    level(of) {
+      const now = gpu ? of(gpu) : 2;
+      element.className = 'gpu' + (now === 0 ? ' fault' : now === 1 ? ' warning' : '');
+      setText(mark, (now === 0 ? '✖' : now === 1 ? '▲' : '●') + ' GPU ' + (gpu ? gpu.index : ''));
+      mark.className = now === 0 ? 'bad' : now === 1 ? 'look' : '';
+    },
+  };
+}
+
+// Who uses it: pod, job or tenant of its attributes; '' where nothing says.
+export function owner(attributes) {
+  const a = attributes || {};
+  if (a['k8s.pod.name']) return format.clean((a['k8s.namespace.name'] ? a['k8s.namespace.name'] + '/' : '') + a['k8s.pod.name'], 60);
+  if (a['slurm.job.id']) return format.clean('slurm ' + a['slurm.job.id'] + (a['slurm.job.name'] ? ' ' + a['slurm.job.name'] : ''), 60);
+  return a.tenant ? format.clean(a.tenant, 60) : '';
+}
+
+export function gpuOrder(series) {
+  return Number(series.attributes['gpu.index']) || 0;
+}
+
+function whole(store, name) {
+  return store.find(name).filter((one) => one.value !== null && one.attributes['gpu.mig.index'] === undefined);
+}
+
+function sumOf(store, name, keep) {
+  const all = whole(store, name).filter(keep || (() => true));
+  return all.length ? all.reduce((sum, one) => sum + one.value, 0) : null;
+}
+
+function meanOf(store, name) {
+  const all = whole(store, name);
+  return all.length ? all.reduce((sum, one) => sum + one.value, 0) / all.length : null;
+}
+
+// Series of engines alone: a gateway counts the same tokens again.
+function engineSeries(store, name) {
+  return store.find(name).filter((one) => (one.attributes['inference.layer'] || 'engine') === 'engine');
+}
+
+function model(cards) {
+  const names = new Set(cards.map((one) => one.model).filter(Boolean));
+  return names.size === 1 ? [...names][0] : names.size ? names.size + ' models' : '';
+}
+
+function idle(store) {
+  const none = whole(store, 'gpu.utilization').filter((one) => one.value < 0.005).length;
+  return none ? none + ' idle' : 'none idle';
+}

@@ -1,0 +1,126 @@
+// What is wrong with the node now, worst first: the first line of the page, its count in the header, and the state
+// of each GPU and engine in tables.
+
+import * as format from './format.js';
+import {severityRank} from './charts.js';
+
+const kEventMs = 15 * 60 * 1000;   // an event of a GPU counts for so long
+const kStaleFactor = 4;            // a source is late after so many intervals
+
+// The state of a stateset: the value of attribute `key` of the series that is 1; null where it is not known.
+export function stateOf(store, name, key, attributes) {
+  for (const series of store.find(name, attributes)) {
+    if (series.value === 1) return String(series.attributes[key]);
+  }
+  return null;
+}
+
+// GPUs of the node, in the order of their index: {index, uuid, lost, state, health, model, attributes}.
+export function gpus(store) {
+  const found = new Map();
+  for (const name of ['gpu.state', 'gpu.info', 'gpu.memory.total', 'gpu.power.draw', 'gpu.utilization']) {
+    for (const series of store.find(name)) {
+      const index = series.attributes['gpu.index'];
+      if (index === undefined || series.attributes['gpu.mig.index'] !== undefined) continue;
+      if (!found.has(String(index))) {
+        found.set(String(index), {index: String(index), uuid: series.attributes['gpu.uuid'] || null, attributes: series.attributes});
+      }
+      const gpu = found.get(String(index));
+      if (name === 'gpu.info') gpu.info = series.attributes;
+      if (series.attributes['gpu.model']) gpu.model = series.attributes['gpu.model'];
+      if (series.value !== null && name !== 'gpu.state' && name !== 'gpu.info') gpu.read = true;
+      if (Object.keys(series.attributes).length > Object.keys(gpu.attributes).length) gpu.attributes = series.attributes;
+    }
+  }
+  const all = [...found.values()];
+  for (const gpu of all) {
+    const select = {'gpu.index': gpu.index};
+    gpu.state = stateOf(store, 'gpu.state', 'gpu.state', select);
+    gpu.health = stateOf(store, 'gpu.health.state', 'gpu.health.state', select);
+    gpu.lost = gpu.state !== null ? !['ok', 'up', 'present'].includes(gpu.state) : !gpu.read;
+    if (!gpu.model && gpu.info) gpu.model = gpu.info['gpu.model'];
+  }
+  return all.sort((a, b) => a.index - b.index);
+}
+
+// The newest event of a GPU that says why it is lost, or null.
+export function lastFault(store, index) {
+  return store.events.find((event) => String(event.attributes && event.attributes['gpu.index']) === String(index) &&
+    severityRank(event.severity) >= 3) || null;
+}
+
+// Targets (engines, gateways, pages of others) and whether their page answers.
+export function targets(store) {
+  return store.find('gpulens.scrape.up').map((series) =>
+    ({name: String(series.attributes.target), up: series.value === null ? null : series.value === 1}));
+}
+
+// [{level: 'fault' | 'warning', what, why, act, view: [view, entity…]}]
+export function problems(store) {
+  const all = [];
+  const now = store.now();
+  for (const gpu of gpus(store)) {
+    const last = lastFault(store, gpu.index);
+    if (gpu.lost) {
+      all.push({level: 'fault', what: 'GPU ' + gpu.index + ' is lost' + (last ? ' since ' + format.clock(last.at) : ''),
+                why: last ? format.clean(last.body || last.name, 160) : 'the driver does not answer for it',
+                act: 'drain the node and restart it; if it comes again, have the GPU replaced', view: ['gpus', gpu.index]});
+      continue;
+    }
+    if (gpu.health && gpu.health !== 'ok' && gpu.health !== 'healthy') {
+      const bad = /fail|crit|unhealthy|bad|replace/.test(gpu.health);
+      all.push({level: bad ? 'fault' : 'warning', what: 'GPU ' + gpu.index + ' is ' + format.clean(gpu.health),
+                why: last ? format.clean(last.body || last.name, 160) : 'by its health score', act: 'gpulens check', view: ['gpus', gpu.index]});
+    } else if (last && now - last.at < kEventMs) {
+      all.push({level: 'warning', what: 'GPU ' + gpu.index + ' at ' + format.clock(last.at), why: format.clean(last.body || last.name, 160),
+                act: '', view: ['gpus', gpu.index]});
+    }
+  }
+  for (const target of targets(store)) {
+    if (target.up === false) {
+      all.push({level: 'warning', what: format.clean(target.name, 60) + ' does not answer', why: 'its page of metrics cannot be read',
+                act: 'look at the end of its log', view: ['engines', target.name]});
+    }
+  }
+  for (const series of store.find('gpulens.sink.up')) {
+    if (series.value === 0) {
+      all.push({level: 'warning', what: 'sink ' + format.clean(series.attributes.sink, 60) + ' cannot deliver', why: '',
+                act: 'gpulens doctor', view: ['gpulens']});
+    }
+  }
+  const late = new Map();
+  for (const series of store.series.values()) {
+    if (!series.stale || series.value === null) continue;
+    const after = kStaleFactor * 1000 * Math.max(1, series.period_s || store.interval_s);
+    if (series.stale > after) late.set(series.source, Math.max(late.get(series.source) || 0, series.stale));
+  }
+  for (const [source, ms] of late) {
+    all.push({level: 'warning', what: format.clean(source, 60) + ': values are ' + format.duration(ms / 1000) + ' old',
+              why: 'it does not answer', act: 'gpulens doctor', view: ['gpulens']});
+  }
+  return all.sort((a, b) => (a.level === 'fault' ? 0 : 1) - (b.level === 'fault' ? 0 : 1));
+}
+
+// A state of a GPU in a word or three.
+export function stateWords(state) {
+  return {ok: 'ok', hung: 'hangs', lost: 'lost', reset_required: 'needs a reset', no_permission: 'no permission', failed: 'failed',
+          left_out: 'left out', unread: 'not read'}[state] || (state ? format.clean(state, 20) : 'lost');
+}
+
+// The worst 95th percentile over engines: {value, engine} or null. `what`: ttft, itl, e2e.
+const kWindows = {ttft: 'time_to_first_token', itl: 'inter_token_latency', e2e: 'request.duration'};
+
+export function p95(store, what) {
+  let worst = null;
+  for (const series of store.series.values()) {
+    if (series.value === null || !series.name.includes(kWindows[what])) continue;
+    if (!/p95$/.test(series.name) && String(series.attributes.quantile) !== '0.95') continue;
+    if (!worst || series.value > worst.value) worst = {value: series.value, engine: engineName(series)};
+  }
+  return worst;
+}
+
+export function engineName(series) {
+  const a = series.attributes;
+  return String(a['service.instance.id'] || a.target || a['k8s.deployment.name'] || series.source.replace(/^targets\//, '') || a['inference.engine'] || '');
+}
