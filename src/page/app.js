@@ -19,6 +19,8 @@
 //   context.announce(text)            says something to screen readers
 //   context.window_s                  the window of charts in seconds
 //
+// A view below another has its way up as `nav.crumbs`, whose last link Esc follows.
+//
 // An address is #/VIEW/ENTITY…?window=15m, so that it can be sent. The theme stays in the browser (localStorage).
 
 import {h, put, setText} from './dom.js';
@@ -337,8 +339,10 @@ document.addEventListener('keydown', (event) => {
       refresh(true);
       return;
     }
+    const up = [...frame.main.querySelectorAll('.crumbs a')].pop();
     const {view, entity} = parseAddress();
-    if (entity.length) go(view.id, ...entity.slice(0, -1));
+    if (up) location.hash = up.getAttribute('href');
+    else if (entity.length) go(view.id);
     else return;
   } else {
     return;

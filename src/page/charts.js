@@ -259,7 +259,7 @@ class Chart {
         ['s' + i, {strokePattern: column.stale ? [2, 3] : kDashes[Math.floor(column.order / 4) % kDashes.length]}])),
       gridLineColor: colours.line, axisLineColor: colours.line,
     };
-    if (!columns.length) {
+    if (!rows.length) {
       options.labels = ['t', 's0'];
       options.file = [[from, null], [to, null]];
       options.colors = [colours.dim];
@@ -290,7 +290,7 @@ class Chart {
     const {store} = this.charts;
     if (store.loading) return 'loading';
     if (this.hidden.size && this.items.every((item) => this.hidden.has(item.label))) return 'all series are switched off';
-    return this.options.empty || (this.items.length ? 'no value in the last ' + format.duration(store.window_s) : 'not measured here');
+    return this.options.empty || (this.items.length ? 'no value in the last ' + store.window_s / 60 + ' m' : 'not measured here');
   }
 
   #limits() {
@@ -536,19 +536,28 @@ class Chart {
   }
 }
 
-// "GPU 3" for series that differ by their GPU, else the values of the attributes that differ.
+// What tells series apart, in the order in which people name it.
+const kTelling = ['gpu.index', 'target', 'owner', 'process.pid', 'k8s.deployment.name', 'k8s.pod.name', 'slurm.job.id', 'quantile', 'model.name'];
+
+// A function from a series to its label: of the attributes whose values differ, as few as tell all apart.
 function telling(all) {
   const ignored = new Set(['gpu.uuid', 'k8s.pod.uid', 'container.id', 'simulated']);
-  const keys = new Set(all.flatMap((series) => Object.keys(series.attributes)));
-  const differ = [...keys].filter((key) => !ignored.has(key) && new Set(all.map((series) => String(series.attributes[key]))).size > 1);
-  const names = new Set(all.map((series) => series.name)).size > 1;
-  if (differ.includes('gpu.index') && all.length === new Set(all.map((series) => series.attributes['gpu.index'])).size) {
-    return (series) => 'GPU ' + series.attributes['gpu.index'];
+  const keys = [...new Set(all.flatMap((series) => Object.keys(series.attributes)))].filter((key) => !ignored.has(key));
+  const rank = (key) => kTelling.includes(key) ? kTelling.indexOf(key) : kTelling.length;
+  const values = (key) => new Set(all.map((series) => series.name + ' ' + series.attributes[key])).size;
+  const names = new Set(all.map((series) => series.name)).size;
+  const differ = keys.filter((key) => values(key) > names).sort((a, b) => rank(a) - rank(b));
+  let used = differ.filter((key) => values(key) === all.length).slice(0, 1);
+  for (const key of used.length ? [] : differ) {
+    const soFar = new Set(all.map((series) => series.name + used.map((one) => ' ' + series.attributes[one]).join(''))).size;
+    if (soFar === all.length) break;
+    const withIt = new Set(all.map((series) => series.name + [...used, key].map((one) => ' ' + series.attributes[one]).join(''))).size;
+    if (withIt > soFar) used = [...used, key];
   }
   return (series) => {
-    const words = differ.filter((key) => series.attributes[key] !== undefined)
+    const words = used.filter((key) => series.attributes[key] !== undefined)
       .map((key) => key === 'gpu.index' ? 'GPU ' + series.attributes[key] : String(series.attributes[key]));
-    if (names || !words.length) words.unshift(series.name);
+    if (names > 1 || !words.length) words.unshift(series.name);
     return words.join(' ');
   };
 }

@@ -4,6 +4,7 @@
 import {h, put, setText, keyed} from './dom.js';
 import * as format from './format.js';
 import {sumSamples, severityMark, severityRank} from './charts.js';
+import {ownerText} from './owners.js';
 import {problems, gpus, targets, p95, stateWords} from './problems.js';
 
 const kEvents = 8;
@@ -29,7 +30,7 @@ export default {
     const {root, store} = context;
     const verdict = h('p', {class: 'verdict', role: 'status'});
     const list = h('ul', {class: 'problems'});
-    const all = (name) => () => sumSamples(store.find(name).filter((one) => !one.attributes['gpu.mig.index']).map((one) => one.samples));
+    const all = (name) => () => sumSamples(store.find(name).filter((one) => one.attributes['gpu.mig.instance_id'] === undefined).map((one) => one.samples));
     const mean = (name) => () => {
       const series = store.find(name).filter((one) => one.samples);
       const sum = sumSamples(series.map((one) => one.samples));
@@ -122,7 +123,7 @@ export default {
 
       gpuTitle.hidden = !cards.length;
       const level = (gpu) => gpu.lost ? 0 : found.some((one) => one.view[0] === 'gpus' && one.view[1] === gpu.index) ? 1 : 2;
-      keyed(strip, cards.filter((one) => context.matches(one.index, one.model, owner(one.attributes)))
+      keyed(strip, cards.filter((one) => context.matches(one.index, one.model, ownerText(one.attributes)))
         .sort((a, b) => level(a) - level(b) || a.index - b.index), (one) => one.index, () => gpuCard(context));
       for (const [i, row] of [...strip.keyedRows.values()].entries()) if (i >= 0) row.level(level);
       none.hidden = cards.length > 0 || !store.at;
@@ -150,13 +151,13 @@ export default {
 
 function gpuCard(context) {
   const {store} = context;
-  const mark = h('span', {}), value = h('span', {}), first = h('div', {class: 'line'}), second = h('div', {class: 'line'});
+  const mark = h('span', {}), value = h('span', {}), first = h('div', {class: 'line'}), second = h('div', {class: 'line'}), third = h('div', {class: 'line'});
   let index = null;
   const line = context.spark({label: 'busy', samples: () => {
     const series = index === null ? null : store.one('gpu.utilization', {'gpu.index': index});
     return series ? series.samples : null;
   }, max: 1});
-  const element = h('a', {class: 'gpu'}, h('div', {class: 'top'}, mark, value), line, first, second);
+  const element = h('a', {class: 'gpu'}, h('div', {class: 'top'}, mark, value), line, first, second, third);
   let gpu = null;
   return {
     element,
@@ -168,13 +169,14 @@ function gpuCard(context) {
       if (gpu.lost) {
         setText(value, stateWords(gpu.state));
         setText(first, format.kUnknown);
+        setText(second, '');
       } else {
         const get = (name, more) => store.value(name, {...select, ...more});
         setText(value, format.text(get('gpu.utilization'), '1'));
-        setText(first, format.text(get('gpu.power.draw'), 'W') + ' · ' + format.text(get('gpu.temperature', {'gpu.temperature.sensor': 'edge'}), 'Cel')
-          + ' · ' + format.of(get('gpu.memory.used'), get('gpu.memory.total'), 'By'));
+        setText(first, format.text(get('gpu.power.draw'), 'W') + ' · ' + format.text(get('gpu.temperature', {'gpu.temperature.sensor': 'edge'}), 'Cel'));
+        setText(second, format.of(get('gpu.memory.used'), get('gpu.memory.total'), 'By'));
       }
-      setText(second, owner(gpu.attributes) || (gpu.lost ? '' : 'no owner'));
+      setText(third, ownerText(gpu.attributes) || (gpu.lost ? '' : 'no owner'));
     },
     level(of) {
       const now = gpu ? of(gpu) : 2;
@@ -185,20 +187,14 @@ function gpuCard(context) {
   };
 }
 
-// Who uses it: pod, job or tenant of its attributes; '' where nothing says.
-export function owner(attributes) {
-  const a = attributes || {};
-  if (a['k8s.pod.name']) return format.clean((a['k8s.namespace.name'] ? a['k8s.namespace.name'] + '/' : '') + a['k8s.pod.name'], 60);
-  if (a['slurm.job.id']) return format.clean('slurm ' + a['slurm.job.id'] + (a['slurm.job.name'] ? ' ' + a['slurm.job.name'] : ''), 60);
-  return a.tenant ? format.clean(a.tenant, 60) : '';
-}
+
 
 export function gpuOrder(series) {
   return Number(series.attributes['gpu.index']) || 0;
 }
 
 function whole(store, name) {
-  return store.find(name).filter((one) => one.value !== null && one.attributes['gpu.mig.index'] === undefined);
+  return store.find(name).filter((one) => one.value !== null && one.attributes['gpu.mig.instance_id'] === undefined);
 }
 
 function sumOf(store, name, keep) {

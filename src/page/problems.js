@@ -7,6 +7,18 @@ import {severityRank} from './charts.js';
 const kEventMs = 15 * 60 * 1000;   // an event of a GPU counts for so long
 const kStaleFactor = 4;            // a source is late after so many intervals
 
+// The words for a state of a GPU that does not answer, and what to do.
+const kGpuStates = {
+  lost: ['is lost', 'drain the node and restart it; if it comes again, have the GPU replaced'],
+  hung: ['hangs', 'end the process that uses it; if that does not help, reset it: nvidia-smi --gpu-reset'],
+  reset_required: ['needs a reset', 'end its processes, then: nvidia-smi --gpu-reset'],
+  no_permission: ['cannot be read: no permission', 'let the agent read /dev/nvidia*: gpulens doctor'],
+  failed: ['failed', 'gpulens doctor'],
+  left_out: ['is left out after faults', 'gpulens doctor'],
+  unread: ['is not read', 'gpulens doctor'],
+};
+const kLostMs = 60 * 60 * 1000;    // an older event is not the reason
+
 // The state of a stateset: the value of attribute `key` of the series that is 1; null where it is not known.
 export function stateOf(store, name, key, attributes) {
   for (const series of store.find(name, attributes)) {
@@ -21,7 +33,7 @@ export function gpus(store) {
   for (const name of ['gpu.state', 'gpu.info', 'gpu.memory.total', 'gpu.power.draw', 'gpu.utilization']) {
     for (const series of store.find(name)) {
       const index = series.attributes['gpu.index'];
-      if (index === undefined || series.attributes['gpu.mig.index'] !== undefined) continue;
+      if (index === undefined || series.attributes['gpu.mig.instance_id'] !== undefined) continue;
       if (!found.has(String(index))) {
         found.set(String(index), {index: String(index), uuid: series.attributes['gpu.uuid'] || null, attributes: series.attributes});
       }
@@ -37,7 +49,7 @@ export function gpus(store) {
     const select = {'gpu.index': gpu.index};
     gpu.state = stateOf(store, 'gpu.state', 'gpu.state', select);
     gpu.health = stateOf(store, 'gpu.health.state', 'gpu.health.state', select);
-    gpu.lost = gpu.state !== null ? !['ok', 'up', 'present'].includes(gpu.state) : !gpu.read;
+    gpu.lost = gpu.state !== null ? gpu.state !== 'ok' : !gpu.read;
     if (!gpu.model && gpu.info) gpu.model = gpu.info['gpu.model'];
   }
   return all.sort((a, b) => a.index - b.index);
@@ -62,15 +74,18 @@ export function problems(store) {
   for (const gpu of gpus(store)) {
     const last = lastFault(store, gpu.index);
     if (gpu.lost) {
-      all.push({level: 'fault', what: 'GPU ' + gpu.index + ' is lost' + (last ? ' since ' + format.clock(last.at) : ''),
-                why: last ? format.clean(last.body || last.name, 160) : 'the driver does not answer for it',
-                act: 'drain the node and restart it; if it comes again, have the GPU replaced', view: ['gpus', gpu.index]});
+      const [words, act] = kGpuStates[gpu.state] || kGpuStates.lost;
+      const since = last && now - last.at < kLostMs ? ' since ' + format.clock(last.at) : '';
+      all.push({level: 'fault', what: 'GPU ' + gpu.index + ' ' + words + since,
+                why: since ? format.clean(last.body || last.name, 160) : 'the driver does not answer for it',
+                act, view: ['gpus', gpu.index]});
       continue;
     }
-    if (gpu.health && gpu.health !== 'ok' && gpu.health !== 'healthy') {
-      const bad = /fail|crit|unhealthy|bad|replace/.test(gpu.health);
-      all.push({level: bad ? 'fault' : 'warning', what: 'GPU ' + gpu.index + ' is ' + format.clean(gpu.health),
-                why: last ? format.clean(last.body || last.name, 160) : 'by its health score', act: 'gpulens check', view: ['gpus', gpu.index]});
+    if (gpu.health && gpu.health !== 'ok') {
+      const conditions = store.find('gpu.health.condition', {'gpu.index': gpu.index}).filter((one) => one.value === 1)
+        .map((one) => format.clean(one.attributes['gpu.health.reason'], 40));
+      all.push({level: gpu.health === 'failed' ? 'fault' : 'warning', what: 'GPU ' + gpu.index + ': ' + format.clean(gpu.health.replace(/_/g, ' ')),
+                why: conditions.join(', ') || (last ? format.clean(last.body || last.name, 160) : ''), act: 'gpulens check', view: ['gpus', gpu.index]});
     } else if (last && now - last.at < kEventMs) {
       all.push({level: 'warning', what: 'GPU ' + gpu.index + ' at ' + format.clock(last.at), why: format.clean(last.body || last.name, 160),
                 act: '', view: ['gpus', gpu.index]});
@@ -101,26 +116,26 @@ export function problems(store) {
   return all.sort((a, b) => (a.level === 'fault' ? 0 : 1) - (b.level === 'fault' ? 0 : 1));
 }
 
-// A state of a GPU in a word or three.
+// A state of a GPU in a word or three: "lost", "needs a reset".
 export function stateWords(state) {
-  return {ok: 'ok', hung: 'hangs', lost: 'lost', reset_required: 'needs a reset', no_permission: 'no permission', failed: 'failed',
-          left_out: 'left out', unread: 'not read'}[state] || (state ? format.clean(state, 20) : 'lost');
+  return (kGpuStates[state] || [state === 'ok' ? 'ok' : 'lost'])[0].replace(/^is /, '');
 }
 
-// The worst 95th percentile over engines: {value, engine} or null. `what`: ttft, itl, e2e.
-const kWindows = {ttft: 'time_to_first_token', itl: 'inter_token_latency', e2e: 'request.duration'};
-
+// The worst 95th percentile over engines: {value, engine} or null. `what`: 'ttft', 'itl', 'request.latency'.
 export function p95(store, what) {
   let worst = null;
-  for (const series of store.series.values()) {
-    if (series.value === null || !series.name.includes(kWindows[what])) continue;
-    if (!/p95$/.test(series.name) && String(series.attributes.quantile) !== '0.95') continue;
-    if (!worst || series.value > worst.value) worst = {value: series.value, engine: engineName(series)};
+  for (const engine of ['vllm', 'sglang', 'nim', 'triton', 'tgi']) {
+    for (const series of store.find(engine + '.' + what, {quantile: 'p95'})) {
+      if (series.value !== null && (!worst || series.value > worst.value)) {
+        worst = {value: series.value, engine: engineName(series)};
+      }
+    }
   }
   return worst;
 }
 
+// The name of the engine that a series is of: that of its target, as in the address of its page.
 export function engineName(series) {
   const a = series.attributes;
-  return String(a['service.instance.id'] || a.target || a['k8s.deployment.name'] || series.source.replace(/^targets\//, '') || a['inference.engine'] || '');
+  return String(a.target || a['k8s.deployment.name'] || series.source.replace(/^targets\//, '') || '');
 }
