@@ -71,6 +71,10 @@ constexpr OptionSpec kLog[] = {
 
 constexpr OptionSpec kCheck[] = {TextsOption("disable", {}, "Checks that always report OK")};
 
+constexpr OptionSpec kExperiments[] = {TextOption(
+    "db", {},
+    "File of recorded runs that the page shows; default: ~/.gpulens/experiments.db of the agent's user")};
+
 constexpr OptionSpec kControl[] = {TextOption(
     "socket", {},
     "Unix socket for commands to the running agent (gpulens gpu release); default: "
@@ -91,6 +95,7 @@ constexpr OptionSpec kRoot[] = {
                "Folder for queues, events and health; default: /var/lib/gpulens as a service, else the XDG "
                "state folder"),
     GroupOption("check", "Options of gpulens check", kCheck),
+    GroupOption("experiments", "Recorded runs of programs: docs/experiments.md", kExperiments),
     GroupOption("control", "Commands to the running agent", kControl),
     GroupOption("log", "Logging of the agent", kLog),
 };

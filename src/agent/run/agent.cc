@@ -23,6 +23,8 @@
 #include <string_view>
 
 #include "agent/api/api.h"
+#include "agent/api/experiments.h"
+#include "agent/api/explain.h"
 #include "agent/api/history_pages.h"
 #include "agent/control/control_socket.h"
 #include "agent/demo/demo.h"
@@ -352,6 +354,8 @@ void Agent::StartHistory() {
                               [this] { return pipeline_->interval(); }};
   AddNowPage(api_, readings);
   AddHistoryPage(api_, readings);
+  AddExplainPage(api_);
+  AddExperimentsPage(api_, config_.Group("experiments").Text("db"));
 }
 
 Status Agent::Start() {
