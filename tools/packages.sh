@@ -6,15 +6,15 @@ BUILD_PACKAGES=(g++ cmake ninja-build mold ccache pkg-config libssl-dev libyaml-
   libdeflate-dev libzstd-dev libsnappy-dev libprotozero-dev libnghttp2-dev libsqlite3-dev libjs-dygraphs
   libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev python3 boost)
 CLANG_PACKAGES=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 lld-19)
-TEST_PACKAGES=(curl python3-venv python3-dev go)
+TEST_PACKAGES=(curl python3-venv python3-dev go chromium node)
 PACKAGE_PACKAGES=(rpm)
 RELEASE_PACKAGES=(skopeo gpg gpg-agent)
 ARM64_PACKAGES=(crossbuild-essential-arm64 qemu-user-static)
 PEERS_PACKAGES=(debootstrap lintian rpmlint cpio gpg gpg-agent gdb mandoc groff-base zsh fish
   podman crun runc uidmap slirp4netns fuse-overlayfs)
 DOCS_PACKAGES=(python3-venv doxygen)
-# Two are not names of packages: "boost" is the headers of 1.81 or later, whose package has another name in each release,
-# and "go" a toolchain from anywhere. named() returns the package on this system.
+# Three are not names of packages: "boost" is the headers of 1.81 or later, whose package has another name in each release,
+# "go" a toolchain from anywhere, and "node" Node with npm, which others than Debian have in one package.
 BOOSTS=(libboost1.81-dev libboost1.83-dev libboost-dev)
 
 missing_of() {
@@ -46,12 +46,19 @@ missing_go() {
   if [[ -n $version ]] && dpkg --compare-versions "$version" ge 2:1.21~; then echo golang-go; fi
 }
 
+missing_node() {
+  command -v node >/dev/null && command -v npm >/dev/null && return
+  command -v node >/dev/null || echo nodejs
+  [[ $(candidate nodejs) == *nodesource* ]] || echo npm
+}
+
 missing_now() {
   local name wanted=()
   for name in "$@"; do
     case $name in
     boost) missing_boost ;;
     go) missing_go ;;
+    node) missing_node ;;
     *) wanted+=("$name") ;;
     esac
   done

@@ -6,6 +6,7 @@
 #   build/slurm  slurmctld, slurmd and Slurm's programs, unpacked in the same way
 #   build/postgres  a PostgreSQL server, unpacked in the same way
 #   build/venv   a Python environment with tools/requirements.txt
+#   build/page_tests  playwright-core and axe-core, as tests/page/package-lock.json names them
 #   build/chdb   with --chdb alone, as it is large: one with chdb, ClickHouse's engine in a package
 #   build/focus  with --chdb alone, where there is a Python 3.12 or later: one with focus-validator
 #   build/sbom   with --chdb alone: one that knows the schemas of CycloneDX and SPDX
@@ -87,6 +88,18 @@ venv() {
   cp tools/requirements.txt build/venv/installed.txt
 }
 
+# The stamp is a copy of the lock file. The browser is the system's: nothing is fetched but the two packages.
+page_tests() {
+  local log=build/page_tests.log
+  cmp -s tests/page/package-lock.json build/page_tests/installed.json && return 0
+  command -v npm >/dev/null || { report "page_tests: npm is not here"; return 1; }
+  rm -rf build/page_tests && mkdir -p build/page_tests
+  cp tests/page/package.json tests/page/package-lock.json build/page_tests/
+  (cd build/page_tests && timeout 300 npm ci --ignore-scripts --no-audit --no-fund) >"$log" 2>&1 ||
+    { report "page_tests: npm: $(tail -n 1 "$log")"; return 1; }
+  cp tests/page/package-lock.json build/page_tests/installed.json
+}
+
 chdb() {
   local log=build/chdb.log
   [[ -e build/chdb/installed ]] && return 0
@@ -128,6 +141,7 @@ slurm || result=1
 postgres || result=1
 compose || result=1
 venv || result=1
+page_tests || result=1
 if [[ ${1:-} == --chdb ]]; then
   chdb || result=1
   focus || result=1
