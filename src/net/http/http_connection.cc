@@ -204,9 +204,28 @@ void HttpConnection::ApplyAccess(Access access) {
     shared_.stats.Refused(Refusal::kAuth);
     return Deny(std::move(response));
   }
+  if (slots_.size() == 1 && !finishing_ && parser_->request().HasHeader("Upgrade")) {
+    upgrader_ = shared_.handler.UpgraderOf(parser_->request());
+    if (upgrader_) {
+      last_taken_ = true;
+      return;
+    }
+  }
   HttpResponder responder(shared_.loop, Ref<HttpConnection>(this), slots_.back().number);
   shared_.handler.Handle(parser_->request(), std::move(responder));
   if (!gone()) KeepParser();
+}
+
+// The stream's handler is another object afterwards, so this is the last thing of a callback.
+void HttpConnection::HandOver() {
+  std::unique_ptr<HttpParser> parser = std::move(parser_);
+  HttpUpgrade upgrade{.stream = std::move(stream_),
+                      .peer = peer_,
+                      .rules = rules_,
+                      .request = parser->request(),
+                      .early = std::move(unparsed_)};
+  Close();
+  upgrader_->TakeOver(std::move(upgrade));
 }
 
 void HttpConnection::Deny(HttpResponse response) {
@@ -278,6 +297,7 @@ void HttpConnection::Settle() {
     busy_ = false;
   }
   if (gone()) return;
+  if (upgrader_) return HandOver();
   if (lingering_ || CanParse()) stream_.WaitReadable();
   if (lingering_) return;
   Phase phase = next_number_ > 0 ? Phase::kIdle : Phase::kRequest;

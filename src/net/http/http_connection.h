@@ -113,6 +113,7 @@ class HttpConnection final : public Connection, private StreamHandler {
   void OnAccess(Access access);
   void ApplyAccess(Access access);
   void Deny(HttpResponse response);
+  void HandOver();
   void KeepParser();
   void Reject(int status, std::string_view why);
   void FillSlot(Slot& slot, HttpResponse response, bool last);
@@ -137,7 +138,8 @@ class HttpConnection final : public Connection, private StreamHandler {
   size_t sent_ = 0;      // of the first slot
   size_t progress_ = 0;  // written since the write timeout last started
   size_t discarded_ = 0;
-  size_t counted_body_ = 0;  // of HttpShared::arriving
+  size_t counted_body_ = 0;           // of HttpShared::arriving
+  HttpUpgrader* upgrader_ = nullptr;  // gets the connection when the present callback ends
   std::atomic<bool> gone_{false};
   bool busy_ = false;        // inside a callback that ends with Settle
   bool held_ = false;        // unparsed_ waits for a free slot, not for bytes

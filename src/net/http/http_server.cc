@@ -32,6 +32,7 @@ void HttpResponder::Send(HttpResponse response) {
 }
 
 bool HttpHandler::IsForAll(const HttpRequest&) const { return false; }
+HttpUpgrader* HttpHandler::UpgraderOf(const HttpRequest&) { return nullptr; }
 void HttpHandler::Refuse(const HttpRequest&, HttpResponse&) {}
 
 bool HttpResponder::wanted() const noexcept { return connection_ && !connection_->gone(); }

@@ -13,6 +13,7 @@
 #include "net/io_loop.h"
 #include "net/message/http_parser.h"
 #include "net/server/server.h"
+#include "net/stream.h"
 
 namespace gpulens {
 
@@ -37,6 +38,24 @@ class HttpResponder {
   uint64_t number_;
 };
 
+// A connection whose client asks for another protocol, after the checks of its request: origin and access.
+struct HttpUpgrade {
+  Stream stream;
+  Endpoint peer;
+  std::shared_ptr<const WebRules> rules;
+  const HttpRequest& request;  // valid during TakeOver
+  std::string early;           // what was received after the request
+};
+
+// Answers such a request, and serves the connection from then on. On the loop's thread.
+class HttpUpgrader {
+ public:
+  virtual void TakeOver(HttpUpgrade upgrade) = 0;
+
+ protected:
+  ~HttpUpgrader() = default;
+};
+
 class HttpHandler {
  public:
   virtual ~HttpHandler() = default;
@@ -44,6 +63,10 @@ class HttpHandler {
   virtual void Handle(const HttpRequest& request, HttpResponder responder) = 0;
   // Whether this is answered without a password, as for probes. On the loop's thread.
   virtual bool IsForAll(const HttpRequest& request) const;
+  // Returns who takes over the connection of this request, which has an Upgrade field; null: Handle answers
+  // it. On the loop's thread. The upgrader outlives the server's connections. Not called for a request that
+  // came before the answers to earlier ones were sent.
+  virtual HttpUpgrader* UpgraderOf(const HttpRequest& request);
   // Called on the loop's thread when the server itself refuses a request (401, 403, 408, 413, 429, 503 …), of
   // which only a part may be known. May replace the body, a sentence, and its type.
   virtual void Refuse(const HttpRequest& request, HttpResponse& refusal);

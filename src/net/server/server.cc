@@ -261,9 +261,13 @@ Server::Core::~Core() {
   if (deadline_) dependencies_.loop.Cancel(deadline_);
 }
 
-void Server::Core::OnAccept(UniqueFd socket, const Endpoint& peer) {
+bool Server::Core::Admit() {
   dependencies_.stats.accepted.fetch_add(1, std::memory_order_relaxed);
-  if (dependencies_.connections.size() >= dependencies_.max_connections && !MakeRoom()) return;
+  return dependencies_.connections.size() < dependencies_.max_connections || MakeRoom();
+}
+
+void Server::Core::OnAccept(UniqueFd socket, const Endpoint& peer) {
+  if (!Admit()) return;
   static const auto kPlain = std::make_shared<const WebRules>();
   auto rules = dependencies_.authenticator ? dependencies_.authenticator->Rules() : kPlain;
   auto stream = Stream::Adopt(dependencies_.loop, std::move(socket), rules->tls, {}, dependencies_.protocol);

@@ -206,6 +206,8 @@ class Server {
       Stream::Protocol protocol = Stream::Protocol::kHttp1;
     };
     explicit Core(const Dependencies& dependencies);
+    // Counts a connection that comes, and makes room for it where that is needed. False: there is no room.
+    bool Admit();
     // Called for each accepted connection. `rules` hold until it ends.
     virtual void Serve(Stream stream, const Endpoint& peer, std::shared_ptr<const WebRules> rules) = 0;
 

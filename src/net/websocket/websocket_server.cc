@@ -43,6 +43,8 @@ class WebSocketConnection final : public Connection, private StreamHandler {
                       std::shared_ptr<const WebRules> rules);
 
   void Start();
+  // Instead of Start: `request` was received, and its origin and access are checked.
+  void StartAfter(const HttpRequest& request, std::string early, bool room);
   // Queues the frame; drops the connection when too much is queued already.
   void Push(const std::shared_ptr<const OutFrame>& frame);
 
@@ -60,7 +62,8 @@ class WebSocketConnection final : public Connection, private StreamHandler {
   void TakeHandshake(std::string_view bytes);
   void OnRequest();
   void OnAccess(Access access);
-  void Upgrade();
+  bool IsHandshake(const HttpRequest& request);
+  void Upgrade(const HttpRequest& request);
   void Refuse(int status, std::string sentence, std::string_view fields = {});
   void TakeFrames(std::string_view bytes);
   void SendClose(uint16_t code, std::string_view reason);
@@ -84,6 +87,7 @@ class WebSocketConnection final : public Connection, private StreamHandler {
   size_t discarded_ = 0;
   State state_ = State::kHandshake;
   bool gone_ = false;
+  bool head_only_ = false;    // of a request that is refused
   bool alive_ = true;         // the client sent something since the last ping
   bool pong_queued_ = false;  // one unsent pong answers all pings before it
   bool peer_closed_ = false;
@@ -122,6 +126,22 @@ void WebSocketConnection::Start() {
   shared_.connections.Add(*this, Phase::kRequest);
   shared_.stats.connections.fetch_add(1, std::memory_order_relaxed);
   stream_.WaitReadable();
+}
+
+void WebSocketConnection::StartAfter(const HttpRequest& request, std::string early, bool room) {
+  Ref<Connection> self(this);
+  stream_.SetHandler(this);
+  shared_.connections.Add(*this, Phase::kRequest);
+  shared_.stats.connections.fetch_add(1, std::memory_order_relaxed);
+  unparsed_ = std::move(early);
+  head_only_ = request.method() == "HEAD";
+  if (!room) {
+    Refuse(503, "Too many clients are connected. Try again.", "Retry-After: 5\r\n");
+  } else if (IsHandshake(request)) {
+    Upgrade(request);
+  }
+  if (!gone_) Flush();
+  if (!gone_) Settle();
 }
 
 void WebSocketConnection::Close() {
@@ -215,25 +235,34 @@ void WebSocketConnection::TakeHandshake(std::string_view bytes) {
   Refuse(step.status, std::string(step.why));
 }
 
-void WebSocketConnection::OnRequest() {
-  const HttpRequest& request = parser_->request();
+// False: the client is refused.
+bool WebSocketConnection::IsHandshake(const HttpRequest& request) {
   bool upgrades =
       request.HeaderHasToken("Upgrade", "websocket") && request.HeaderHasToken("Connection", "Upgrade");
   if (!upgrades) {
     std::string host(request.Header("Host"));
-    return Refuse(426,
-                  "This port serves WebSocket. Connect to " +
-                      std::string(stream_.is_tls() ? "wss://" : "ws://") +
-                      (host.empty() ? stream_.local().ToString() : host) + " with a WebSocket client.",
-                  "Upgrade: websocket\r\n");
+    Refuse(426,
+           "This port serves WebSocket. Connect to " + std::string(stream_.is_tls() ? "wss://" : "ws://") +
+               (host.empty() ? stream_.local().ToString() : host) + " with a WebSocket client.",
+           "Upgrade: websocket\r\n");
+    return false;
   }
   if (request.method() != "GET" || request.version_minor() < 1 ||
       !IsKey(request.Header("Sec-WebSocket-Key"))) {
-    return Refuse(400, "The WebSocket handshake is not valid.");
+    Refuse(400, "The WebSocket handshake is not valid.");
+    return false;
   }
   if (request.Header("Sec-WebSocket-Version") != "13") {
-    return Refuse(426, "This server supports WebSocket version 13.", "Sec-WebSocket-Version: 13\r\n");
+    Refuse(426, "This server supports WebSocket version 13.", "Sec-WebSocket-Version: 13\r\n");
+    return false;
   }
+  return true;
+}
+
+void WebSocketConnection::OnRequest() {
+  const HttpRequest& request = parser_->request();
+  head_only_ = request.method() == "HEAD";
+  if (!IsHandshake(request)) return;
   const OriginCheck check = CheckOrigin(OriginOf(request), {.arrival = ArrivalAt(stream_.local()),
                                                             .open = rules_->open(),
                                                             .hosts = &rules_->allowed_hosts,
@@ -242,7 +271,7 @@ void WebSocketConnection::OnRequest() {
     shared_.stats.Refused(Refusal::kOrigin);
     return Refuse(403, std::string(OriginRefusal(check)));
   }
-  if (!shared_.authenticator) return Upgrade();
+  if (!shared_.authenticator) return Upgrade(request);
   state_ = State::kAccess;
   Access access = shared_.authenticator->Check(request.Header("Authorization"), peer_,
                                                [self = Ref<WebSocketConnection>(this)](Access found) {
@@ -255,7 +284,7 @@ void WebSocketConnection::OnRequest() {
 }
 
 void WebSocketConnection::OnAccess(Access access) {
-  if (access == Access::kGranted) return Upgrade();
+  if (access == Access::kGranted) return Upgrade(parser_->request());
   shared_.stats.Refused(Refusal::kAuth);
   if (access == Access::kBusy) return Refuse(503, "Too many passwords are being checked. Try again.");
   std::string challenge;
@@ -263,11 +292,11 @@ void WebSocketConnection::OnAccess(Access access) {
   Refuse(401, "Unauthorized", challenge);
 }
 
-void WebSocketConnection::Upgrade() {
+void WebSocketConnection::Upgrade(const HttpRequest& request) {
   std::string head =
       "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: "
       "Upgrade\r\nSec-WebSocket-Accept: " +
-      AcceptKey(parser_->request().Header("Sec-WebSocket-Key")) + "\r\n" + rules_->headers + "\r\n";
+      AcceptKey(request.Header("Sec-WebSocket-Key")) + "\r\n" + rules_->headers + "\r\n";
   shared_.stats.answers[1].fetch_add(1, std::memory_order_relaxed);
   parser_ = nullptr;
   state_ = State::kOpen;
@@ -288,7 +317,7 @@ void WebSocketConnection::Refuse(int status, std::string sentence, std::string_v
   const HttpResponse response = HttpResponse::Text(status, std::move(sentence));
   std::string text =
       HttpHead(response, status == 426 ? "Connection: Upgrade, close\r\n" : "Connection: close\r\n", fields);
-  if (!parser_ || parser_->request().method() != "HEAD") text += response.body.bytes;
+  if (!head_only_) text += response.body.bytes;
   parser_ = nullptr;
   unparsed_ = {};
   state_ = State::kLingering;
@@ -433,6 +462,12 @@ class WebSocketServer::Core final : public Server::Core {
     }
   }
 
+  void TakeOver(HttpUpgrade upgrade) {
+    const bool room = Admit();
+    MakeRef<WebSocketConnection>(shared, std::move(upgrade.stream), upgrade.peer, std::move(upgrade.rules))
+        ->StartAfter(upgrade.request, std::move(upgrade.early), room);
+  }
+
   WebSocketShared shared;
   // Posted tasks may run after the server is gone.
   std::shared_ptr<Core*> alive = std::make_shared<Core*>(this);
@@ -447,6 +482,8 @@ WebSocketServer::WebSocketServer(IoLoop& loop, FirstFrame first_frame, Options o
     : Server(loop, std::make_unique<Core>(loop, std::move(first_frame), std::move(options))) {}
 
 WebSocketServer::Core& WebSocketServer::core() const noexcept { return static_cast<Core&>(*core_); }
+
+void WebSocketServer::TakeOver(HttpUpgrade upgrade) { core().TakeOver(std::move(upgrade)); }
 
 void WebSocketServer::Broadcast(SharedBytes text) {
   if (loop_.InLoop()) return core().SendAll(std::move(text));

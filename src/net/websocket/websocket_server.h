@@ -1,5 +1,6 @@
-// WebSocket server that broadcasts text to all clients, at any path. A new client gets the present text
-// first. What clients send is checked and ignored; one that does not keep up is dropped and counted.
+// WebSocket server that broadcasts text to all clients, at any path of its own addresses, or on connections
+// that an HttpServer hands over. A new client gets the present text first. What clients send is checked and
+// ignored; one that does not keep up is dropped and counted.
 #pragma once
 
 #include <functional>
@@ -9,6 +10,7 @@
 #include <gpulens/status.h>
 
 #include "net/auth/authenticator.h"
+#include "net/http/http_server.h"
 #include "net/io_loop.h"
 #include "net/message/http_parser.h"
 #include "net/server/server.h"
@@ -27,7 +29,7 @@ struct WebSocketLimits {
 };
 
 // Thread-safe. The Authenticator outlives it.
-class WebSocketServer : public Server {
+class WebSocketServer : public Server, public HttpUpgrader {
  public:
   struct Options {
     WebSocketLimits limits;
@@ -39,6 +41,10 @@ class WebSocketServer : public Server {
   using FirstFrame = std::function<SharedBytes()>;
 
   WebSocketServer(IoLoop& loop, FirstFrame first_frame, Options options);
+
+  // Origin and access were checked by the HttpServer. One connection more than `limits.http.connections` gets
+  // 503. An HttpServer that hands over is shut down first.
+  void TakeOver(HttpUpgrade upgrade) override;
 
   // Sends `text` (UTF-8) to every client, in the order of the calls, without copying.
   void Broadcast(SharedBytes text);

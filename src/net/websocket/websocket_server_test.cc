@@ -9,48 +9,21 @@
 #include "base/testing/temp_folder.h"
 #include "net/testing/certificates.h"
 #include "net/testing/test_client.h"
-#include "net/websocket/websocket_frame.h"
+#include "net/websocket/websocket_testing.h"
 
 namespace gpulens {
 namespace {
 
 using testing::Answer;
+using testing::ClientFrame;
+using testing::CloseCodeOf;
 using testing::Eventually;
 using testing::Fetch;
+using testing::Frame;
 using ::testing::HasSubstr;
+using testing::kHandshake;
+using testing::ReadFrame;
 using testing::TestClient;
-
-constexpr const char* kHandshake =
-    "GET /any/path HTTP/1.1\r\nHost: 127.0.0.1:9092\r\nUpgrade: WebSocket\r\nConnection: keep-alive, "
-    "Upgrade\r\n"
-    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
-
-struct Frame {
-  int opcode = -1;  // -1: the connection ended
-  std::string payload;
-};
-
-Frame ReadFrame(TestClient& client) {
-  std::string head = client.ReadBytes(2);
-  if (head.size() < 2) return {};
-  size_t size = static_cast<uint8_t>(head[1]);
-  if (size >= 126) {
-    std::string more = client.ReadBytes(size == 126 ? 2 : 8);
-    size = 0;
-    for (char c : more) size = size << 8 | static_cast<uint8_t>(c);
-  }
-  return {static_cast<uint8_t>(head[0]) & 0x0f, client.ReadBytes(size)};
-}
-
-std::string ClientFrame(int opcode, std::string payload) {
-  std::string frame{static_cast<char>(0x80 | opcode), static_cast<char>(0x80 | payload.size())};
-  return frame + std::string(4, '\0') + payload;
-}
-
-int CloseCodeOf(const Frame& frame) {
-  if (frame.opcode != 8 || frame.payload.size() < 2) return 0;
-  return static_cast<uint8_t>(frame.payload[0]) << 8 | static_cast<uint8_t>(frame.payload[1]);
-}
 
 class WebSocketServerTest : public ::testing::Test {
  protected:
