@@ -292,6 +292,7 @@ class Agent {
   AgentWatch watch_;
   std::unique_ptr<History> history_;
   Api api_;
+  ApiServer api_server_{api_, workers_};
   Env env_;
   std::unique_ptr<demo::Demo> demo_;  // null: no demo, or one without a scenario
   std::unique_ptr<SeriesBudget> budget_;
@@ -324,6 +325,7 @@ Status Agent::OpenControl() {
   Status status;
   io_.Call([&] {
     ControlHooks hooks{&workers_, [this] { return StatusPage(); }, &events_, {}, {}};
+    hooks.get = std::bind_front(&ApiServer::Get, &api_server_);
     if (demo_) hooks.demo = [this](std::string_view command) { return demo_->Change(command); };
     control_ = std::make_unique<ControlSocket>(io_, *env_.clock, nvml_control_, &faults_, std::move(hooks));
     status = control_->Open(path);
@@ -389,7 +391,7 @@ Status Agent::Start() {
   const char* page_folder = ::getenv(kPageFolderVariable);
   StartHistory();
   endpoints_ = std::make_unique<Endpoints>(
-      env_, *pipeline_, PageFiles(page_folder ? page_folder : ""), api_, [this] { return Reload(); },
+      env_, *pipeline_, PageFiles(page_folder ? page_folder : ""), api_server_, [this] { return Reload(); },
       [this] { return StatusPage(); });
   http_ = std::make_unique<HttpServer>(io_, *endpoints_,
                                        HttpOptions(config_.Group("http"), authenticator_.get()));

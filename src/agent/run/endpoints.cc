@@ -12,7 +12,6 @@
 #include "catalog/gpu.h"
 #include "core/series_finder.h"
 #include "plugins/latest_snapshot.h"
-#include "wire/json/json_object.h"
 
 namespace gpulens {
 namespace {
@@ -193,7 +192,7 @@ std::string MakeLandingPage(const Env& env, const Pipeline& pipeline, std::strin
   return out;
 }
 
-Endpoints::Endpoints(const Env& env, const Pipeline& pipeline, PageFiles files, const Api& api, Reload reload,
+Endpoints::Endpoints(const Env& env, const Pipeline& pipeline, PageFiles files, ApiServer& api, Reload reload,
                      StatusPage page)
     : env_(env),
       pipeline_(pipeline),
@@ -223,12 +222,12 @@ Endpoints::Endpoints(const Env& env, const Pipeline& pipeline, PageFiles files, 
 
 void Endpoints::Handle(const HttpRequest& request, HttpResponder responder) {
   std::shared_ptr<HttpHandler> page = env_.pages->Find(request.path());
-  const bool file = request.path().starts_with(kPageFolder);
-  if (!page && (request.method() == "GET" || request.method() == "HEAD") && api_.Has(request.path()))
-    return ServeApi(request, std::move(responder));
-  if (!page && !file) return router_.Handle(request, std::move(responder));
-  if (request.method() == "GET" || request.method() == "HEAD")
-    return page ? page->Handle(request, std::move(responder)) : ServeFile(request, std::move(responder));
+  const bool file = request.path().starts_with(kPageFolder), api = ApiServer::Serves(request.path());
+  if (!page && !file && !api) return router_.Handle(request, std::move(responder));
+  if (request.method() == "GET" || request.method() == "HEAD") {
+    if (page) return page->Handle(request, std::move(responder));
+    return api ? api_.Handle(request, std::move(responder)) : ServeFile(request, std::move(responder));
+  }
   HttpResponse response = HttpResponse::Text(405, "this page allows GET and HEAD only");
   response.AddHeader("Allow", "GET, HEAD");
   responder.Send(std::move(response));
@@ -275,24 +274,6 @@ void Endpoints::Landing(const HttpRequest& request, HttpResponder responder) con
     response.AddHeader("Referrer-Policy", "no-referrer");
     response.AddHeader("Cache-Control", "no-cache");
     response.body = SharedBytes(MakeLandingPage(env_, pipeline_, host));
-    answer->Send(std::move(response));
-  });
-  if (!posted) answer->Send(HttpResponse::Text(503, "the work queue is full"));
-}
-
-void Endpoints::ServeApi(const HttpRequest& request, HttpResponder responder) const {
-  auto answer = std::make_shared<HttpResponder>(std::move(responder));
-  bool posted = env_.workers->Post([this, answer, target = std::string(request.target())] {
-    const Result<std::string> page = api_.Get(target);
-    HttpResponse response;
-    if (!page) {
-      const Code code = page.error().code;
-      response.status = code == Code::kInvalidArgument ? 400 : code == Code::kExhausted ? 413 : 404;
-    }
-    response.content_type = "application/json";
-    std::string error;
-    if (!page) JsonObject(error).Text("error", page.error().detail);
-    response.body = SharedBytes(page ? *page : error);
     answer->Send(std::move(response));
   });
   if (!posted) answer->Send(HttpResponse::Text(503, "the work queue is full"));

@@ -9,7 +9,7 @@
 
 #include <gpulens/status.h>
 
-#include "agent/api/api.h"
+#include "agent/api/api_server.h"
 #include "agent/page/page_files.h"
 #include "core/frame.h"
 #include "net/http/http_server.h"
@@ -37,7 +37,7 @@ class Endpoints final : public HttpHandler {
   // Returns the agent's status as JSON; called on a worker.
   using StatusPage = std::function<std::string()>;
 
-  Endpoints(const Env& env, const Pipeline& pipeline, PageFiles files, const Api& api, Reload reload,
+  Endpoints(const Env& env, const Pipeline& pipeline, PageFiles files, ApiServer& api, Reload reload,
             StatusPage page);
   void Handle(const HttpRequest& request, HttpResponder responder) override;
   // Health and readiness need no password: probes of a kubelet have none, and the pages reveal nothing else.
@@ -48,13 +48,12 @@ class Endpoints final : public HttpHandler {
   void Ready(HttpResponder responder) const;
   void ReportStatus(HttpResponder responder) const;
   void Landing(const HttpRequest& request, HttpResponder responder) const;
-  void ServeApi(const HttpRequest& request, HttpResponder responder) const;
   void ServeFile(const HttpRequest& request, HttpResponder responder) const;
 
   const Env& env_;
   const Pipeline& pipeline_;
   const PageFiles files_;
-  const Api& api_;
+  ApiServer& api_;
   const Reload reload_;
   const StatusPage status_;
   HttpRouter router_;
