@@ -195,7 +195,7 @@ const frame = (() => {
   const skip = h('a', {class: 'skip', href: '#main', on: {click: (event) => { event.preventDefault(); main.focus(); }}}, 'Skip to the content');
   const header = h('header', {},
     h('div', {class: 'head'},
-      h('a', {class: 'brand', href: '#/overview'}, 'gpulens'), node, simulated, faults,
+      h('h1', {}, h('a', {class: 'brand', href: '#/overview'}, 'gpulens'), node), simulated, faults,
       h('div', {class: 'tools'}, windows, live, pause, theme, help)),
     h('nav', {'aria-label': 'views'}, [...links.values()], filter));
   const parts = [skip, header, bar, main, said, keys];
@@ -265,7 +265,8 @@ const frame = (() => {
       pause.setAttribute('aria-pressed', String(pausedAt !== null));
     },
     showTheme(name) {
-      setText(theme, 'theme: ' + kThemes.find(([id]) => id === name)[1]);
+      setText(theme, '◐ ' + name);
+      theme.setAttribute('aria-label', 'theme: ' + kThemes.find(([id]) => id === name)[1]);
     },
   };
 })();

@@ -228,7 +228,7 @@ class Chart {
 
   // Draws what is new. `force`: also while paused or unseen.
   update(force) {
-    if (!force && (this.charts.paused() || !this.visible)) return;
+    if (!force && (this.charts.paused() || (!this.visible && !this.waiting))) return;
     if (!this.element.isConnected) return;
     this.items = this.#collect();
     this.unit = this.options.unit !== undefined ? this.options.unit : this.items.length ? this.items[0].unit : '';
@@ -246,6 +246,7 @@ class Chart {
     this.shown = [from, to];
     const any = shown.some((item) => item.samples.y.some((y) => y !== null));
     this.empty.hidden = any;
+    this.waiting = !any && this.charts.store.loading;
     if (!any) setText(this.empty, this.#why());
     const columns = [];
     for (const item of shown) columns.push(...split(item));
@@ -277,7 +278,7 @@ class Chart {
         underlayCallback: (context, area, graph) => this.#underlay(context, area, graph),
         axes: {
           x: {axisLabelFormatter: (time) => timeLabel(+time, this.charts.store.window_s), axisLabelFontSize: 11, pixelsPerLabel: 80},
-          y: {axisLabelFormatter: (value) => this.#axisLabel(value), axisLabelFontSize: 11, axisLabelWidth: 62, pixelsPerLabel: 34},
+          y: {ticker: (low, high, pixels) => this.#ticks(low, high, pixels), axisLabelFontSize: 11, axisLabelWidth: 62, pixelsPerLabel: 34},
         },
       });
       // Its own reaction to the mouse would draw a second pointer.
@@ -318,10 +319,27 @@ class Chart {
     return [Math.min(0, low === Infinity ? 0 : low), high * (this.options.max !== undefined && high <= this.options.max ? 1.02 : 1.08)];
   }
 
-  #axisLabel(value) {
-    if (Math.abs(value) < 1e-12) return '0';
-    if (this.unit === '1' && Math.abs(value) >= 0.1) return Math.round(value * 100) + ' %';
-    return format.text(value, this.unit).replace(/(\.\d*?)0+(?= |$)/, '$1').replace(/\.(?= |$)/, '');
+  // Three to five lines at round values of the unit: of bytes at powers of two.
+  #ticks(low, high, pixels) {
+    const most = Math.max(2, Math.floor(pixels / 34));
+    const raw = (high - low) / most;
+    if (!(raw > 0) || !this.empty.hidden) return [];
+    const binary = this.unit === 'By' && raw >= 1;
+    const base = binary ? 2 ** (10 * Math.floor(Math.log2(raw) / 10)) : 1;
+    const scaled = raw / base;
+    const power = 10 ** Math.floor(Math.log10(scaled));
+    const factor = [1, 2, 2.5, 5, 10].find((one) => one * power >= scaled && (one !== 2.5 || power >= 10 || this.unit === '1')) || 10;
+    const step = factor * power * base;
+    const ticks = [];
+    for (let i = Math.ceil(low / step - 1e-9); i * step <= high * (1 + 1e-9); i++) ticks.push({v: i * step, label: this.#axisLabel(i * step, step)});
+    return ticks;
+  }
+
+  #axisLabel(value, step) {
+    if (Math.abs(value) < step / 1e6) return '0';
+    if (this.unit === '1') return +(value * 100).toPrecision(6) + ' %';
+    const text = format.text(value, this.unit);
+    return text.replace(/(\.\d*?)0+(?= |$)/, '$1').replace(/\.(?= |$)/, '');
   }
 
   #underlay(context, area, graph) {
@@ -342,7 +360,7 @@ class Chart {
       context.fillStyle = colours.limit;
       context.textAlign = 'left';
       context.textBaseline = y - area.y > 14 ? 'bottom' : 'top';
-      context.fillText(format.clean(limit.label, 40) + ' ' + format.text(limit.value, this.unit), area.x + 6, y);
+      context.fillText(format.clean(limit.label, 40) + ' ' + format.text(limit.value, this.unit), area.x + 6, y + (y - area.y > 14 ? -1 : 4));
     }
     // The time before the first sample is not zero: the history begins later.
     const begin = this.charts.store.history && this.charts.store.history.begin;

@@ -8,9 +8,14 @@ import {gpus, lastFault, problems, stateWords} from './problems.js';
 import {ownerOf, ownerText, belongs, processes, enginesOf} from './owners.js';
 
 const kCauses = {
-  power_software: 'power cap', power_brake: 'power brake', thermal_software: 'heat (software)', thermal_hardware: 'heat (hardware)',
-  thermal: 'heat', hardware: 'hardware', sync_boost: 'sync boost', application_clocks: 'application clocks', idle: 'idle',
+  power_software: 'power cap', power_brake: 'power brake', power: 'power', temp_software: 'heat', temp_hardware: 'heat, by hardware',
+  temp_memory: 'heat of memory', temp_vr: 'heat of regulators', thermal: 'heat', slowdown_hardware: 'hardware slow-down',
+  syncboost: 'sync boost', clock_setting: 'clock setting', prochot: 'board signal', vr: 'regulators',
 };
+
+function causeText(cause) {
+  return kCauses[cause] || format.clean(cause, 30).replace(/_/g, ' ');
+}
 
 function isWhole(series) {
   return series.attributes['gpu.mig.instance_id'] === undefined;
@@ -69,7 +74,7 @@ function throttle(gpu) {
 function throttleText(gpu) {
   const most = throttle(gpu);
   if (!most) return format.kUnknown;
-  return most[0] < 0.001 ? '0 %' : (kCauses[most[1]] || format.clean(most[1], 30)) + ' ' + format.text(most[0], '1');
+  return most[0] < 0.001 ? '0 %' : causeText(most[1]) + ' ' + format.text(most[0], '1');
 }
 
 function pcie(gpu) {
@@ -252,8 +257,8 @@ function renderOne(context, index) {
         {name: 'gpu.interconnect.throughput', attributes: select, label: (one) => direction(one, 'NVLink')},
         {name: 'gpu.pcie.io', attributes: select, label: (one) => direction(one, 'PCIe')}], empty: 'no link is measured here'}),
       chart({title: 'Held back', note: 'share of time', max: 0.1, unit: '1', select: {name: 'gpu.throttle.time', attributes: select,
-        label: (one) => kCauses[one.attributes['gpu.throttle.cause']] || String(one.attributes['gpu.throttle.cause'])}}),
-      chart({title: 'Clocks', select: {name: 'gpu.clock.frequency', attributes: select, label: (one) => String(one.attributes['gpu.clock.type'])},
+        label: (one) => causeText(one.attributes['gpu.throttle.cause'])}}),
+      chart({title: 'Clocks', select: {name: 'gpu.clock.frequency', attributes: select, label: (one) => ({sm: 'SM', memory: 'memory'}[one.attributes['gpu.clock.type']])},
         keep: (one) => isWhole(one) && ['sm', 'memory'].includes(String(one.attributes['gpu.clock.type']))})),
     h('section', {class: 'card'}, h('h3', {}, 'Processes'), running.element), mig,
     h('div', {class: 'columns'},
@@ -285,6 +290,7 @@ function renderOne(context, index) {
         ownerText(me.attributes) ? [h('dt', {}, me.lost ? 'it ran' : 'runs'), h('dd', {}, ownerLink(context, me.attributes))] : null,
         found.act ? [h('dt', {}, 'do'), h('dd', {}, found.act)] : null));
     }
+    who.hidden = me.lost;
     put(who, ownerText(me.attributes) ? ['Runs ', ownerLink(context, me.attributes)] : 'No pod or job is known on it.',
       me.attributes.tenant ? ' of tenant ' + format.clean(me.attributes.tenant, 40) : null);
     const info = me.info || {};

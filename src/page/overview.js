@@ -67,7 +67,7 @@ export default {
       h('div', {class: 'charts'},
         context.chart({title: 'Busy', select: {name: 'gpu.utilization'}, order: gpuOrder, max: 1}),
         context.chart({title: 'Power', select: {name: 'gpu.power.draw'}, order: gpuOrder}),
-        context.chart({title: 'Tokens out', select: {name: 'inference.tokens.generation'}, empty: 'no engine makes tokens here'}),
+        context.chart({title: 'Tokens out', select: {name: 'inference.tokens.generation'}, keep: isEngine, empty: 'no engine makes tokens here'}),
         context.chart({title: 'CPU of the host', select: {name: 'system.cpu.utilization'}, max: 1,
           keep: (one) => !['idle', 'iowait', 'steal', 'nice'].includes(String(one.attributes['cpu.mode']))})));
     import('./why.js').then(({panel}) => {
@@ -209,7 +209,11 @@ function meanOf(store, name) {
 
 // Series of engines alone: a gateway counts the same tokens again.
 function engineSeries(store, name) {
-  return store.find(name).filter((one) => (one.attributes['inference.layer'] || 'engine') === 'engine');
+  return store.find(name).filter(isEngine);
+}
+
+function isEngine(series) {
+  return (series.attributes['inference.layer'] || 'engine') === 'engine';
 }
 
 function model(cards) {
