@@ -13,7 +13,7 @@ add_gpulens_library(cli_events DIR src/cli/events DEPS gpulens_agent_run gpulens
 add_gpulens_library(cli_engines DIR src/cli/engines DEPS gpulens_cli_common gpulens_config gpulens_scrape_engine
   gpulens_wire_json)
 add_gpulens_library(cli_slurm DIR src/cli/slurm DEPS gpulens_cli_collect gpulens_sources_slurm gpulens_net_client)
-add_gpulens_library(cli_node DIR src/cli/node DEPS gpulens_agent_run gpulens_cli_help PRIVATE_DEPS CLI11::CLI11
+add_gpulens_library(cli_node DIR src/cli/node DEPS gpulens_agent_local gpulens_cli_help PRIVATE_DEPS CLI11::CLI11
   TEST_DEPS gpulens_net_testing)
 add_gpulens_library(cli_plot DIR src/cli/plot DEPS gpulens_cli_common)
 add_gpulens_library(cli_help DIR src/cli/help DEPS gpulens_cli_common PRIVATE_DEPS CLI11::CLI11)

@@ -5,6 +5,7 @@
 #include <future>
 
 #include "agent/control/control_socket.h"
+#include "agent/local/local_node.h"
 #include "agent/run/config_file.h"
 #include "agent/status/status_report.h"
 #include "base/parse.h"
@@ -145,6 +146,20 @@ class UrlNode final : public NodeReader {
   std::vector<Page> channels_;  // used on the loop
 };
 
+class ThisProcess final : public NodeReader {
+ public:
+  ThisProcess(CommandConfig config, std::unique_ptr<LocalNode> node)
+      : config_(std::move(config)), node_(std::move(node)) {}
+
+  Result<std::string> Get(std::string_view target) override { return node_->Get(target); }
+  Kind kind() const override { return kThisProcess; }
+  std::string name() const override { return "this process"; }
+
+ private:
+  const CommandConfig config_;
+  const std::unique_ptr<LocalNode> node_;
+};
+
 Result<std::unique_ptr<NodeReader>> OpenUrl(const NodeOptions& options) {
   Result<HttpUrl> url = ParseHttpUrl(options.url);
   if (!url) return Status{Code::kInvalidArgument, UrlName(options.url) + ": " + url.error().detail};
@@ -184,7 +199,10 @@ class NodeOpener {
     if (!options.direct && !options.demo) {
       if (auto agent = FindAgent(options, config.config(), why)) return agent;
     }
-    return Status{Code::kUnavailable, why + "; start one: gpulens agent"};
+    ASSIGN_OR_RETURN(auto node, LocalNode::Start(*config.schema, config.config(), options.demo));
+    auto reader = std::make_unique<ThisProcess>(std::move(config), std::move(node));
+    reader->why_direct_ = std::move(why);
+    return std::unique_ptr<NodeReader>(std::move(reader));
   }
 
  private:
