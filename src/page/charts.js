@@ -98,7 +98,8 @@ export class Charts {
   }
 
   range() {
-    const to = this.store.now();
+    // Without data nothing moves.
+    const to = ['lost', 'denied'].includes(this.store.state) && this.store.at ? this.store.at : this.store.now();
     return [to - 1000 * this.store.window_s, to];
   }
 }
@@ -467,8 +468,7 @@ class Chart {
         if (shown.stale || shown.age > late) extra = ' ~' + format.age(shown.age);
       } else if (shown.at !== undefined) {
         const away = (time - shown.at) / 1000;
-        extra = (shown.stale ? ' stale' : ' ok') + (away >= 1 ? ', ' + format.age(away) + ' before' : '') +
-          (item.source ? ', ' + format.clean(item.source, 40) : '');
+        extra = (shown.stale ? ' stale' : '') + (away >= 2 ? ' ' + format.age(away) + ' before' : '');
       }
       setText(row.extra, extra);
     }
@@ -491,13 +491,19 @@ class Chart {
       this.cursor.style.setProperty('top', area.y + 'px');
       this.cursor.style.setProperty('height', area.h + 'px');
     }
+    // Time, quality and source once; the legend has only what differs from that.
     let text = time === null ? '' : format.clock(time);
+    if (on) {
+      const sources = new Set(this.items.map((item) => item.source).filter(Boolean));
+      const stale = this.items.some((item) => this.#at(item, time).stale);
+      text += (stale ? ' · some stale' : ' · ok') + (sources.size === 1 ? ' · ' + format.clean([...sources][0], 40) : sources.size ? ' · ' + sources.size + ' sources' : '');
+    }
     if (on && this.marks) {
       const x = graph.toDomXCoord(time);
       const near = this.marks.filter((mark) => Math.abs(mark.x - x) <= kEventReach);
       if (near.length) {
         const {event} = near[0];
-        text += ' ' + severityMark(event.severity) + ' ' + format.clean(event.body || event.name, 90) + (near.length > 1 ? ' +' + (near.length - 1) : '');
+        text = format.clock(event.at) + ' ' + severityMark(event.severity) + ' ' + format.clean(event.body || event.name, 90) + (near.length > 1 ? ' +' + (near.length - 1) : '');
       }
     }
     setText(this.when, text);

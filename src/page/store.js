@@ -33,6 +33,7 @@ export class Store {
     this.error = '';          // why it is lost or denied, in the agent's or the browser's words
     this.at = 0;              // time of the latest tick, ms on the node's clock
     this.layout = -1;
+    this.tick = 0;
     this.#received = 0;
   }
 
@@ -230,6 +231,7 @@ export class Store {
         } catch (error) {
           const denied = error.status === 401 || error.status === 403;
           this.#setState(denied ? 'denied' : 'lost', error.message);
+          this.layout = -1;
           if (this.#everLive) this.#connect();
         }
         await new Promise((resolve) => setTimeout(resolve, kPollMs));
@@ -283,6 +285,11 @@ export class Store {
   }
 
   #takeFull(body) {
+    if (!body.series && (body.layout !== this.layout || body.tick < this.tick)) {
+      this.layout = -1;  // the agent was started again, and may use the same numbers for other series
+      return;
+    }
+    this.tick = body.tick;
     this.node = body.node || {};
     this.version = body.version || '';
     this.simulated = Boolean(body.simulated);
@@ -318,6 +325,7 @@ export class Store {
 
   #tick(body, values, stale, full) {
     this.at = body.at;
+    this.tick = body.tick;
     this.#received = performance.now();
     const advanced = new Set();
     for (const [source, ms] of Object.entries(body.read || {})) {
@@ -356,10 +364,8 @@ export class Store {
   //   samples  null, or {t: [ms], y: [number or null], stale: [bool]}: values, of counters rates
   #add(one) {
     const old = this.series.get(one.id);
-    if (old) {
-      Object.assign(old, one);
-      return;
-    }
+    if (old && old.name === one.name && JSON.stringify(old.attributes) === JSON.stringify(one.attributes)) return;
+    if (old) this.#remove(one.id);  // of an agent that was started again
     const series = {attributes: {}, source: '', unit: '', kind: 'gauge', period_s: 0, ...one,
                     value: null, at: 0, stale: null, rate: null, samples: null, removed: false};
     series.unit = series.unit || '';
@@ -459,12 +465,14 @@ export class Store {
       y.push(value);
       old.push(stale.has(i));
     }
-    const end = t.length ? t[t.length - 1] : 0;
+    const end = Math.max(t.length ? t[t.length - 1] : 0, body.to - 1.5 * step);
     const live = series.samples || {t: [], y: [], stale: [], n: 0};
     let keep = 0;
     while (keep < live.t.length && live.t[keep] <= end) keep++;
     series.samples = {t: t.concat(live.t.slice(keep)), y: y.concat(live.y.slice(keep)),
                       stale: old.concat(live.stale.slice(keep)), n: 1};
+    const last = y.length ? y[y.length - 1] : null;
+    if (one.kind === 'counter' && series.rate === null && series.value !== null && last !== null) series.rate = last;
   }
 
   // -- events
