@@ -1,0 +1,160 @@
+// The view of energy and cost: what the GPUs used, what became of it, who it belongs to, and what it costs.
+
+import {h, put, table} from './dom.js';
+import * as format from './format.js';
+import {figures} from './figures.js';
+
+const kStates = ['active', 'held', 'idle', 'unattributed', 'unobserved'];
+const kMeaning = {
+  active: 'by processes at work', held: 'by a GPU that someone has and does not use', idle: 'by a GPU that none has',
+  unattributed: 'by a GPU at work, for which no process is known', unobserved: 'while gpulens did not run or could not read',
+};
+const kMinuteMs = 60000;
+const kOwners = ['tenant', 'pod', 'job', 'engine', 'model'];
+const kOwnerWords = {'(none)': 'without an owner', '(other)': 'further owners'};
+
+const sum = (series, field) => series.reduce((all, one) => (one[field] === null ? all : (all || 0) + one[field]), null);
+
+function noPrice(what) {
+  return h('div', {class: 'card'}, h('h3', {}, 'No price is set, so nothing here has a cost'), h('p', {}, what),
+    h('pre', {}, 'analyzers:\n  cost:\n    price_per_gpu_hour: 2.49'));
+}
+
+export default {
+  id: 'energy',
+  title: 'Energy & cost',
+  render(context) {
+    const {store} = context;
+    const tiles = figures();
+    const none = h('p', {class: 'empty', hidden: true});
+    const bar = h('div', {class: 'stack', role: 'img'});
+    const balance = h('p', {class: 'dim'});
+    const states = table([
+      {id: 'state', title: 'what became of it', value: (row) => [h('span', {class: 'swatch part-' + kStates.indexOf(row.state), 'aria-hidden': 'true'}), ' ' + row.state]},
+      {id: 'energy', title: 'energy', number: true, value: (row) => format.text(row.value, 'J')},
+      {id: 'share', title: 'share', number: true, value: (row) => format.text(row.share, '1')},
+      {id: 'power', title: 'last minute', number: true, value: (row) => format.text(row.power, 'W')},
+      {id: 'means', title: 'energy used', value: (row) => kMeaning[row.state]},
+    ], {caption: 'Energy by what became of it', key: (row) => row.state, empty: ''});
+    let kind = kOwners[0];
+    const buttons = kOwners.map((one) => h('button', {type: 'button', on: {click: () => { kind = one; show(); }}}, one));
+    const owners = table([
+      {id: 'owner', title: 'owner', value: (row) => format.clean(kOwnerWords[row.owner] || row.owner, 60), sort: (row) => row.owner},
+      {id: 'energy', title: 'energy', number: true, value: (row) => format.text(row.energy, 'J'), sort: (row) => row.energy},
+      {id: 'share', title: 'share', number: true, value: (row) => format.text(row.share, '1'), sort: (row) => row.share},
+      {id: 'power', title: 'last minute', number: true, value: (row) => format.text(row.power, 'W'), sort: (row) => row.power},
+      {id: 'had', title: 'cost by allocation', number: true, value: (row) => format.text(row.allocation, 'USD'), sort: (row) => row.allocation, hint: 'who had the GPU'},
+      {id: 'used', title: 'cost by use', number: true, value: (row) => format.text(row.usage, 'USD'), sort: (row) => row.usage, hint: 'who used it'},
+      {id: 'rate', title: 'USD/h', number: true, value: (row) => format.text(row.hourly, 'USD'), sort: (row) => row.hourly, hint: 'by allocation, now'},
+    ], {caption: 'Energy and cost by owner', key: (row) => row.owner, empty: 'No owner of this kind is known on this node.'});
+    const price = h('div', {hidden: true}, noPrice('Energy is measured all the same. A price of an hour of a GPU in the configuration begins the account:'));
+    const priced = h('p', {class: 'dim'});
+    context.onEnd(store.watch(['energy.ledger', 'energy.ledger.owner', 'cost.ledger.owner.usd']));
+    put(context.root, h('h2', {}, 'Energy & cost'), none, tiles.element,
+      h('h3', {}, 'Since the agent started'), bar, states.element, balance,
+      h('h3', {}, 'Whose it is'), h('div', {class: 'choice', role: 'group', 'aria-label': 'by'}, buttons), owners.element, priced, price,
+      h('div', {class: 'charts'},
+        context.chart({title: 'Power by what it is used for', note: 'averages of one minute', names: ['energy.ledger'], unit: 'W',
+          compute: () => kStates.map((state, i) => lineOf(store.find('energy.ledger', {state}), state, i)).filter((one) => one.samples.y.some((y) => y > 0))}),
+        context.chart({title: 'Power by tenant', note: 'averages of one minute', names: ['energy.ledger.owner'], unit: 'W',
+          compute: () => store.find('energy.ledger.owner', {'owner.kind': 'tenant'}).map((one, i) =>
+            lineOf([one], format.clean(kOwnerWords[one.attributes.owner] || one.attributes.owner, 32), i))}),
+        context.chart({title: 'Energy of a token', select: {name: 'gpu.efficiency.joules_per_token'}, label: (series) => format.clean(series.attributes.target || '', 32)})));
+
+    function show() {
+      const ledger = store.find('energy.ledger');
+      const rows = kStates.map((state) => {
+        const series = ledger.filter((one) => one.attributes.state === state);
+        return {state, value: sum(series, 'value'), power: lastOf(minuteOf(series))};
+      }).filter((row) => row.value !== null);
+      const total = sum(rows, 'value');
+      for (const row of rows) row.share = total > 0 ? row.value / total : null;
+      const power = store.find('gpu.power.draw');
+      const hourly = store.find('gpu.cost.rate'), idle = store.find('gpu.cost.idle_rate');
+      const perHour = (series) => { const value = sum(series, 'value'); return value === null ? null : value * 3600; };
+      const co2 = sum(store.find('gpu.energy.co2_rate'), 'value');
+      const cost = perHour(hourly);
+      none.hidden = power.length > 0 || ledger.length > 0;
+      put(none, 'No GPU on this machine, so no energy of one. See what it looks like: ', h('code', {}, 'gpulens agent --demo'));
+      tiles.update([
+        ['power now', sum(power, 'value'), 'W', format.count(power.length) + ' GPUs'],
+        ['energy', total, 'J', 'in closed windows'],
+        ['not used', total > 0 ? ((rows.find((row) => row.state === 'idle') || {value: 0}).value + (rows.find((row) => row.state === 'held') || {value: 0}).value) / total : null, '1', 'idle and held'],
+        ['cost', cost, 'USD', cost === null ? 'no price is set' : 'an hour'],
+        ['cost of idle GPUs', cost === null ? null : perHour(idle), 'USD', cost === null ? '' : 'an hour'],
+        ['CO2', co2 === null ? null : co2 * 3.6, 'kg/h', co2 === null ? 'no intensity: set carbon_zone' : ''],
+      ]);
+      put(bar, rows.map((row) => h('span', {class: 'part-' + kStates.indexOf(row.state), style: {'flex-grow': String(row.share || 0)}})));
+      bar.setAttribute('aria-label', rows.map((row) => row.state + ' ' + format.text(row.share, '1')).join(', ') || 'nothing yet');
+      bar.hidden = !(total > 0);
+      states.update(rows);
+      const residual = store.value('ledger.residual');
+      put(balance, total === null ? 'The first window has not closed yet.' : ['Together ' + format.text(total, 'J') + '. ',
+        residual === null ? '' : Math.abs(residual) < 0.001 ? 'In the last closed windows they add up to the growth of the GPUs\' counters.'
+          : 'In the last closed windows they differ from the growth of the GPUs\' counters by ' + format.text(residual, 'J') + ': report it, please.']);
+
+      const byOwner = new Map();
+      const of = (owner) => {
+        if (!byOwner.has(owner)) byOwner.set(owner, {owner, energy: null, power: null, allocation: null, usage: null, hourly: null});
+        return byOwner.get(owner);
+      };
+      for (const one of store.find('energy.ledger.owner', {'owner.kind': kind})) {
+        const row = of(String(one.attributes.owner));
+        row.energy = one.value;
+        row.power = lastOf(minuteOf([one]));
+      }
+      for (const one of store.find('cost.ledger.owner.usd', {'owner.kind': kind})) {
+        const row = of(String(one.attributes.owner));
+        const basis = String(one.attributes['cost.basis']);
+        if (basis === 'allocation') {
+          row.allocation = one.value;
+          const rate = lastOf(minuteOf([one]));
+          row.hourly = rate === null ? null : rate * 3600;
+        } else {
+          row.usage = one.value;
+        }
+      }
+      const list = [...byOwner.values()].sort((a, b) => (b.energy || 0) - (a.energy || 0));
+      const all = sum(list, 'energy');
+      for (const row of list) row.share = all > 0 && row.energy !== null ? row.energy / all : null;
+      buttons.forEach((button, i) => button.setAttribute('aria-pressed', String(kOwners[i] === kind)));
+      owners.update(list.filter((row) => context.matches(row.owner, kOwnerWords[row.owner])));
+      price.hidden = hourly.length > 0 || store.find('cost.ledger.owner.usd').length > 0 || !ledger.length;
+      const missing = power.length - hourly.length;
+      put(priced, !price.hidden || !hourly.length ? '' : missing > 0
+        ? format.count(missing) + ' of ' + format.count(power.length) + ' GPUs have no price: their time is in no cost.' : '',
+        ' The full account, with causes and statements: ', h('code', {}, 'gpulens cost report'));
+    }
+    return show;
+  },
+};
+
+// Power of the last minute at each time: the ledger closes its windows of several seconds at once, so that its
+// counters stand still and jump. Of several series the sum.
+function minuteOf(series) {
+  const sums = new Map();
+  for (const {samples} of series) {
+    if (!samples) continue;
+    samples.t.forEach((t, i) => {
+      if (samples.y[i] !== null) sums.set(t, (sums.get(t) || 0) + samples.y[i]);
+    });
+  }
+  const t = [...sums.keys()].sort((a, b) => a - b);
+  const y = [];
+  let from = 0, joules = 0;
+  // A sample is the rate since the one before, so it counts for that long.
+  const length = t.map((at, i) => (i ? Math.min(at - t[i - 1], kMinuteMs) : 0));
+  t.forEach((at, i) => {
+    joules += sums.get(at) * length[i];
+    while (at - t[from] >= kMinuteMs) joules -= sums.get(t[from]) * length[from++];
+    const span = at - t[from] + length[from];
+    y.push(span >= kMinuteMs / 3 ? Math.max(0, joules) / span : null);
+  });
+  return {t, y, stale: t.map(() => false)};
+}
+
+const lastOf = ({y}) => (y.length ? y[y.length - 1] : null);
+
+function lineOf(series, label, order) {
+  return {label, order, unit: 'W', source: series.length ? series[0].source : '', samples: minuteOf(series)};
+}
