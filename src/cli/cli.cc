@@ -309,6 +309,7 @@ int RunCommandLine(int argc, char** argv) {
   AddEvents(app, line);
   AddMetrics(app, line.code);
   AddExplain(app, line);
+  AddTrace(app, line.code);
   AddCollect(app, line);
   AddVersion(app, line);
   AddEngines(app, line.code);

@@ -53,14 +53,17 @@ void ChromeTraceWriter::WriteTrack(uint32_t number) {
   AppendJsonString(out_, is_process ? PathOf(number, " › ") : one.name);
   out_ += "}}";
   Head("M", number, 0, is_process ? "process_sort_index" : "thread_sort_index");
-  out_.append(R"(,"args":{"sort_index":)").append(std::to_string(number)).append("}}");
+  out_.append(R"(,"args":{"sort_index":)").append(std::to_string(one.rank)).append("}}");
 }
 
 void ChromeTraceWriter::WriteCount(uint32_t number, int64_t unix_ns, double value) {
   const TimelineTrack& one = track(number);
-  Head("C", number, unix_ns, one.name);
+  // Chrome knows a counter by its name within the process.
+  const bool is_below_slices = one.parent != 0 && track(one.parent).kind == TimelineTrack::Kind::kSlices;
+  Head("C", number, unix_ns, is_below_slices ? track(one.parent).name + " " + one.name : one.name);
   out_ += R"(,"args":{)";
-  AppendJsonString(out_, one.unit.empty() ? "value" : one.unit);
+  const std::string unit = TimelineUnit(one.unit);
+  AppendJsonString(out_, unit.empty() ? "value" : unit);
   out_ += ':';
   AppendJsonNumber(out_, value);
   out_ += "}}";

@@ -95,13 +95,17 @@ void PerfettoWriter::WriteTrack(uint32_t number) {
     descriptor.add_string(kTrackName, one.name);
     if (one.parent != 0) descriptor.add_uint64(kTrackParent, uuids_[one.parent - 1]);
     if (one.kind == TimelineTrack::Kind::kCounter) {
-      pbf_writer counter(descriptor, kTrackCounter);
+      part_.clear();
+      pbf_writer counter(part_);
       if (one.unit == "By") counter.add_enum(kCounterUnit, kUnitBytes);
-      else if (!one.unit.empty()) counter.add_string(kCounterUnitName, one.unit);
+      else if (const std::string unit = TimelineUnit(one.unit); !unit.empty())
+        counter.add_string(kCounterUnitName, unit);
+      // Also when it is empty, which protozero would leave out as a part of `descriptor`.
+      descriptor.add_message(kTrackCounter, part_);
     } else if (one.kind == TimelineTrack::Kind::kGroup) {
       descriptor.add_enum(kTrackChildOrder, kOrderExplicit);
     }
-    descriptor.add_int32(kTrackRank, static_cast<int32_t>(number));
+    descriptor.add_int32(kTrackRank, one.rank);
     if (!one.description.empty()) descriptor.add_string(kTrackDescription, one.description);
     descriptor.add_enum(kTrackMerge, kMergeNone);
   }

@@ -19,6 +19,16 @@ std::string TimelineText(std::string_view text) {
   return std::string(valid.substr(0, size));
 }
 
+std::string TimelineUnit(std::string_view unit) {
+  if (unit == "1") return {};
+  if (unit == "Cel") return "°C";
+  std::string shown;
+  for (char c : unit) {
+    if (c != '{' && c != '}') shown += c;
+  }
+  return shown;
+}
+
 uint32_t TimelineWriter::AddTrack(TimelineTrack track) {
   CHECK(track.parent <= tracks_.size());
   track.name = TimelineText(track.name);

@@ -21,6 +21,7 @@ struct TimelineTrack {
   std::string name;     // different from those of its siblings
   std::string unit;     // UCUM; of a counter
   std::string description = {};
+  int32_t rank = 0;  // among its siblings: smaller ones come first
 };
 
 // Appends to bytes(), which the caller takes away as it likes. Times are nanoseconds since 1970. Texts may be
@@ -33,8 +34,7 @@ class TimelineWriter {
   TimelineWriter(const TimelineWriter&) = delete;
   TimelineWriter& operator=(const TimelineWriter&) = delete;
 
-  // Returns the track's number, from 1 on. Parents come before children; children are shown in the order in
-  // which they were added.
+  // Returns the track's number, from 1 on. Parents come before children.
   uint32_t AddTrack(TimelineTrack track);
   // The value from this time on. A value that is not finite is left out.
   void Count(uint32_t track, int64_t unix_ns, double value);
@@ -80,6 +80,9 @@ using TimelineFacts = std::vector<std::pair<std::string, std::string>>;
 // UTF-8 of at most TimelineWriter::kMostText bytes, cut between characters.
 std::string TimelineText(std::string_view text);
 
+// A unit of UCUM as people read it: "Cel" is "°C", "{request}/s" is "request/s", and "1" is nothing.
+std::string TimelineUnit(std::string_view unit);
+
 // Perfetto's trace: TracePackets of one sequence with interned names, on the wall clock. Traces of several
 // nodes may be joined by putting one behind the other.
 class PerfettoWriter final : public TimelineWriter {
@@ -115,7 +118,7 @@ class PerfettoWriter final : public TimelineWriter {
   std::string seed_;             // of the tracks' ids
   std::vector<uint64_t> uuids_;  // by track
   Table names_, keys_;
-  std::string packet_, event_, part_;  // memory that is used again
+  std::string packet_, part_;  // memory that is used again
 };
 
 // The JSON that Chrome, Perfetto and Speedscope read: the groups below the first are processes, tracks of

@@ -142,6 +142,7 @@ TEST(Perfetto, HasTracksCountersSlicesAndMarks) {
   const uint32_t power = writer.AddTrack({Kind::kCounter, gpu, "power", "W"});
   const uint32_t memory = writer.AddTrack({Kind::kCounter, gpu, "memory", "By"});
   const uint32_t processes = writer.AddTrack({Kind::kSlices, gpu, "processes", ""});
+  writer.AddTrack({Kind::kCounter, gpu, "load", "1"});
   writer.Count(power, 10, 612.5);
   writer.Count(power, 11, std::numeric_limits<double>::quiet_NaN());
   writer.Count(memory, 11, 80e9);
@@ -153,8 +154,9 @@ TEST(Perfetto, HasTracksCountersSlicesAndMarks) {
   const ReadTrace trace = Read(writer.bytes());
   EXPECT_EQ(trace.clock, 5u);
   EXPECT_THAT(trace.facts, ElementsAre("gpulens.node n1 ", "gpulens.simulated true "));
-  EXPECT_THAT(trace.tracks, ElementsAre("n1", "n1/GPU 0", "n1/GPU 0/power counter W",
-                                        "n1/GPU 0/memory counter bytes", "n1/GPU 0/processes"));
+  EXPECT_THAT(trace.tracks,
+              ElementsAre("n1", "n1/GPU 0", "n1/GPU 0/power counter W", "n1/GPU 0/memory counter bytes",
+                          "n1/GPU 0/processes", "n1/GPU 0/load counter"));
   EXPECT_THAT(
       trace.events,
       ElementsAre("10 count n1/GPU 0/power 612.500000", "11 count n1/GPU 0/memory 80000000000.000000",
@@ -210,6 +212,13 @@ TEST(Timeline, TextsAreUtf8AndNotEndless) {
   EXPECT_TRUE(IsUtf8(TimelineText(wide)));
   EXPECT_LE(TimelineText(wide).size(), TimelineWriter::kMostText);
   EXPECT_LE(TimelineText(std::string(5000, '\xff')).size(), TimelineWriter::kMostText);
+}
+
+TEST(Timeline, UnitsAreThoseOfPeople) {
+  EXPECT_EQ(TimelineUnit("Cel"), "°C");
+  EXPECT_EQ(TimelineUnit("1"), "");
+  EXPECT_EQ(TimelineUnit("{request}/s"), "request/s");
+  EXPECT_EQ(TimelineUnit("W"), "W");
 }
 
 TEST(ChromeTrace, IsJsonWhateverTheNames) {
