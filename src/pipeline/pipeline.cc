@@ -298,6 +298,7 @@ void Pipeline::HandOutEvents(const Snapshot& snapshot) {
   }
   Ref<const Events> published(events);
   ForEachRunner(*offered_, [&](SinkRunner& runner) { runner.Offer(published); });
+  if (event_listener_) event_listener_(published);
 }
 
 void Pipeline::CloseTick() {

@@ -84,6 +84,10 @@ class Pipeline {
   std::vector<InstanceView> instances() const;
   // Calls back, from a worker, after each closed tick. Set before Start.
   void OnTick(std::function<void(const Ref<const Snapshot>&)> listener) { listener_ = std::move(listener); }
+  // The same with the events of a tick, with what enrichers know, before that tick's call.
+  void OnEvents(std::function<void(const Ref<const Events>&)> listener) {
+    event_listener_ = std::move(listener);
+  }
 
  private:
   // A running collector. Jobs and callbacks have a plain pointer to it (a small capture does not allocate),
@@ -176,6 +180,7 @@ class Pipeline {
   MemoryWatch memory_;
   EnricherSet enrichers_;
   std::function<void(const Ref<const Snapshot>&)> listener_;
+  std::function<void(const Ref<const Events>&)> event_listener_;
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;

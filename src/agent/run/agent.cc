@@ -23,9 +23,11 @@
 #include <string_view>
 
 #include "agent/api/api.h"
+#include "agent/api/event_ring.h"
 #include "agent/api/experiments.h"
 #include "agent/api/explain.h"
 #include "agent/api/history_pages.h"
+#include "agent/api/live.h"
 #include "agent/control/control_socket.h"
 #include "agent/demo/demo.h"
 #include "agent/plugin_tables.h"
@@ -49,6 +51,7 @@
 #include "plugins/agent_stats.h"
 #include "plugins/event_queue.h"
 #include "plugins/gpu_pod_table.h"
+#include "store/incident_store.h"
 
 namespace gpulens {
 namespace {
@@ -259,7 +262,7 @@ class Agent {
   Status Refuse(const Config& config);
   Status OpenControl();
   Status StartDemo();
-  void StartHistory();
+  void StartPages();
   Status Reload();
   Status ReloadNow();
   void TakeFound();
@@ -293,6 +296,8 @@ class Agent {
   std::unique_ptr<History> history_;
   Api api_;
   ApiServer api_server_{api_, workers_};
+  EventRing event_ring_;
+  std::unique_ptr<LiveServer> live_;
   Env env_;
   std::unique_ptr<demo::Demo> demo_;  // null: no demo, or one without a scenario
   std::unique_ptr<SeriesBudget> budget_;
@@ -346,7 +351,7 @@ Status Agent::StartDemo() {
   return Ok();
 }
 
-void Agent::StartHistory() {
+void Agent::StartPages() {
   const Config& group = config_.Group("history");
   history_ = std::make_unique<History>(
       History::Options{group.Time("window"), static_cast<size_t>(group.Size("memory"))});
@@ -356,8 +361,14 @@ void Agent::StartHistory() {
                               [this] { return pipeline_->interval(); }};
   AddNowPage(api_, readings);
   AddHistoryPage(api_, readings);
+  EventRing::Options events{.store = {}, .start_ns = started_.unix_ns};
+  if (!env_.state_dir.empty()) events.store = env_.state_dir + "/" + std::string(kIncidentFile);
+  event_ring_.Begin(std::move(events));
+  AddEventsPage(api_, event_ring_, *env_.clock);
   AddExplainPage(api_);
   AddExperimentsPage(api_, config_.Group("experiments").Text("db"));
+  live_ = std::make_unique<LiveServer>(io_, readings,
+                                       static_cast<size_t>(config_.Group("http").Int("max_connections")));
 }
 
 Status Agent::Start() {
@@ -389,10 +400,10 @@ Status Agent::Start() {
   pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, *budget_);
   discoveries_ = std::make_unique<DiscoveryRunner>(env_, AllDiscoveries(), [this] { TakeFound(); });
   const char* page_folder = ::getenv(kPageFolderVariable);
-  StartHistory();
+  StartPages();
   endpoints_ = std::make_unique<Endpoints>(
-      env_, *pipeline_, PageFiles(page_folder ? page_folder : ""), api_server_, [this] { return Reload(); },
-      [this] { return StatusPage(); });
+      env_, *pipeline_, PageFiles(page_folder ? page_folder : ""), api_server_, &live_->upgrader(),
+      [this] { return Reload(); }, [this] { return StatusPage(); });
   http_ = std::make_unique<HttpServer>(io_, *endpoints_,
                                        HttpOptions(config_.Group("http"), authenticator_.get()));
   listen_addresses_ = std::make_unique<ListenAddresses>(*http_);
@@ -408,6 +419,10 @@ Status Agent::Start() {
     banner_->AfterTick();
     watch_.Observe(*snapshot);
     history_->Observe(*snapshot);
+    live_->Tick();
+  });
+  pipeline_->OnEvents([this](const Ref<const Events>& events) {
+    for (const std::string& event : event_ring_.Add(*events)) live_->Event(event);
   });
   pipeline_->Start();
   RETURN_IF_ERROR(pipeline_->status());
@@ -526,20 +541,23 @@ int Agent::Stop(int code) {
   }
   std::mutex mutex;
   std::condition_variable ended;
-  bool closed = false;
+  int open = 0;
   if (http_) {
+    open = 2;
     io_.Post([&] {
-      http_->Shutdown(kHttpLinger, [&] {
+      auto closed = [&] {
         std::lock_guard lock(mutex);
-        closed = true;
+        --open;
         ended.notify_all();
-      });
+      };
+      http_->Shutdown(kHttpLinger, closed);
+      live_->Shutdown(kHttpLinger, closed);
     });
   }
   const bool left_behind = pipeline_ && !pipeline_->Stop(env_.clock->Now() + kFlushTime);
   if (http_) {
     std::unique_lock lock(mutex);
-    ended.wait_for(lock, kHttpLinger * 2, [&] { return closed; });
+    ended.wait_for(lock, kHttpLinger * 2, [&] { return open == 0; });
   }
   io_.Call([&] { control_.reset(); });
   if (demo_) demo_->Stop();

@@ -192,12 +192,13 @@ std::string MakeLandingPage(const Env& env, const Pipeline& pipeline, std::strin
   return out;
 }
 
-Endpoints::Endpoints(const Env& env, const Pipeline& pipeline, PageFiles files, ApiServer& api, Reload reload,
-                     StatusPage page)
+Endpoints::Endpoints(const Env& env, const Pipeline& pipeline, PageFiles files, ApiServer& api,
+                     HttpUpgrader* live, Reload reload, StatusPage page)
     : env_(env),
       pipeline_(pipeline),
       files_(std::move(files)),
       api_(api),
+      live_(live),
       reload_(std::move(reload)),
       status_(std::move(page)) {
   auto health = [this](const HttpRequest&, HttpResponder responder) { Health(std::move(responder)); };
@@ -226,11 +227,20 @@ void Endpoints::Handle(const HttpRequest& request, HttpResponder responder) {
   if (!page && !file && !api) return router_.Handle(request, std::move(responder));
   if (request.method() == "GET" || request.method() == "HEAD") {
     if (page) return page->Handle(request, std::move(responder));
+    if (request.path() == LiveServer::kPath) {
+      HttpResponse response = HttpResponse::Text(426, "this page is a WebSocket; /api/now has the same once");
+      response.AddHeader("Upgrade", "websocket");
+      return responder.Send(std::move(response));
+    }
     return api ? api_.Handle(request, std::move(responder)) : ServeFile(request, std::move(responder));
   }
   HttpResponse response = HttpResponse::Text(405, "this page allows GET and HEAD only");
   response.AddHeader("Allow", "GET, HEAD");
   responder.Send(std::move(response));
+}
+
+HttpUpgrader* Endpoints::UpgraderOf(const HttpRequest& request) {
+  return request.path() == LiveServer::kPath ? live_ : nullptr;
 }
 
 bool Endpoints::IsForAll(const HttpRequest& request) const {

@@ -10,6 +10,7 @@
 #include <gpulens/status.h>
 
 #include "agent/api/api_server.h"
+#include "agent/api/live.h"
 #include "agent/page/page_files.h"
 #include "core/frame.h"
 #include "net/http/http_server.h"
@@ -37,11 +38,12 @@ class Endpoints final : public HttpHandler {
   // Returns the agent's status as JSON; called on a worker.
   using StatusPage = std::function<std::string()>;
 
-  Endpoints(const Env& env, const Pipeline& pipeline, PageFiles files, ApiServer& api, Reload reload,
-            StatusPage page);
+  Endpoints(const Env& env, const Pipeline& pipeline, PageFiles files, ApiServer& api, HttpUpgrader* live,
+            Reload reload, StatusPage page);
   void Handle(const HttpRequest& request, HttpResponder responder) override;
   // Health and readiness need no password: probes of a kubelet have none, and the pages reveal nothing else.
   bool IsForAll(const HttpRequest& request) const override;
+  HttpUpgrader* UpgraderOf(const HttpRequest& request) override;
 
  private:
   void Health(HttpResponder responder) const;
@@ -54,6 +56,7 @@ class Endpoints final : public HttpHandler {
   const Pipeline& pipeline_;
   const PageFiles files_;
   ApiServer& api_;
+  HttpUpgrader* const live_;
   const Reload reload_;
   const StatusPage status_;
   HttpRouter router_;
