@@ -40,7 +40,7 @@ const kViews = [
   {id: 'fleet', title: 'Fleet', load: () => import('./fleet.js'), hidden: true},
 ];
 const kWindows = [['5m', 300, '5 m'], ['15m', 900, '15 m'], ['1h', 3600, '1 h']];
-const kThemes = [['auto', 'as the system'], ['dark', 'dark'], ['light', 'light']];
+const kThemes = ['auto', 'dark', 'light'];
 const kKeys = [
   ['1 – 7', 'the views, in their order; 8: the fleet'],
   ['/', 'filter tables and lists; Esc empties it'],
@@ -266,7 +266,7 @@ const frame = (() => {
     },
     showTheme(name) {
       setText(theme, '◐ ' + name);
-      theme.setAttribute('aria-label', 'theme: ' + kThemes.find(([id]) => id === name)[1]);
+      theme.setAttribute('aria-label', '◐ ' + name + ': theme ' + (name === 'auto' ? 'as the system' : name));
     },
   };
 })();
@@ -292,7 +292,7 @@ function showHelp() {
 function readTheme() {
   try {
     const name = localStorage.getItem('gpulens.theme');
-    return kThemes.some(([id]) => id === name) ? name : 'auto';
+    return kThemes.includes(name) ? name : 'auto';
   } catch {
     return 'auto';
   }
@@ -309,8 +309,7 @@ function setTheme(name) {
 }
 
 function nextTheme() {
-  const at = kThemes.findIndex(([id]) => id === readTheme());
-  setTheme(kThemes[(at + 1) % kThemes.length][0]);
+  setTheme(kThemes[(kThemes.indexOf(readTheme()) + 1) % kThemes.length]);
 }
 
 // -- keys

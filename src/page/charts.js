@@ -290,6 +290,7 @@ class Chart {
 
   #why() {
     const {store} = this.charts;
+    if (!store.at) return 'connecting';
     if (store.loading) return 'loading';
     if (this.hidden.size && this.items.every((item) => this.hidden.has(item.label))) return 'all series are switched off';
     return this.options.empty || (this.items.length ? 'no value in the last ' + store.window_s / 60 + ' m' : 'not measured here');

@@ -113,14 +113,14 @@ function crumbs(context, ...steps) {
 
 function renderAll(context) {
   const {root, store} = context;
-  const level = (row) => row.lost ? 2 : row.problem ? 1 : 0;
+  const level = (row) => !row.problem ? 0 : row.problem.level === 'fault' ? 2 : 1;
   const number = (get) => (row) => row.lost ? null : get(row.read);
   const shown = (get, unit) => (row) => row.lost ? format.kUnknown : format.text(get(row.read), unit);
   const column = (id, title, get, unit, hint) => ({id, title, number: true, hint, value: shown(get, unit), sort: number(get)});
   const rows = table([
     {id: 'gpu', title: 'GPU', value: (row) => row.index, sort: (row) => -Number(row.index)},
     {id: 'state', title: 'state', sort: level, value: (row) => h('span', {class: ['good', 'look', 'bad'][level(row)]},
-      ['●', '▲', '✖'][level(row)] + (row.lost ? ' ' + stateWords(row.state) : row.problem ? ' look' : ' ok'))},
+      ['●', '▲', '✖'][level(row)] + (row.lost ? ' ' + stateWords(row.state) : row.problem ? ' ' + (row.health && row.health !== 'ok' ? format.clean(row.health, 20).replace(/_/g, ' ') : 'look') : ' ok'))},
     {id: 'busy', title: 'busy', hint: 'gpu.utilization: a kernel ran', sort: number((gpu) => gpu.value('gpu.utilization')),
       value: (row) => {
         if (row.lost) return format.kUnknown;
@@ -163,16 +163,16 @@ function renderAll(context) {
       label: 'GPU ' + gpu.index, order: Number(gpu.index), unit: 'By/s', source: 'nvidia',
       samples: sumSamples(store.find('gpu.interconnect.throughput', {'gpu.index': gpu.index}).map((one) => one.samples))})),
       empty: 'no link is measured here'}));
-  put(root, h('h2', {}, 'GPUs'), h('div', {class: 'card'}, rows.element), charts,
-    h('section', {class: 'card'}, h('h3', {}, 'Pods and jobs'), owners.element),
-    h('section', {class: 'card'}, h('h3', {}, 'Processes'), all.element));
+  const users = h('section', {class: 'card'}, h('h3', {}, 'Pods and jobs'), owners.element);
+  const running = h('section', {class: 'card'}, h('h3', {}, 'Processes'), all.element);
+  put(root, h('h2', {}, 'GPUs'), h('div', {class: 'card'}, rows.element), charts, users, running);
 
   return () => {
     const found = problems(store);
     const list = gpus(store).map((gpu) => ({...gpu, read: reader(store, gpu.index),
-      problem: found.some((one) => one.view[0] === 'gpus' && one.view[1] === gpu.index)}));
+      problem: found.find((one) => one.view[0] === 'gpus' && one.view[1] === gpu.index)}));
     const filtered = list.filter((row) => context.matches('gpu ' + row.index, row.model, row.uuid, ownerText(row.attributes), row.state));
-    charts.hidden = !list.length;
+    charts.hidden = users.hidden = running.hidden = !list.length;
     rows.update(filtered);
     const who = new Map();
     for (const gpu of list) {

@@ -30,7 +30,7 @@ export default {
     const {root, store} = context;
     const verdict = h('p', {class: 'verdict', role: 'status'});
     const list = h('ul', {class: 'problems'});
-    const all = (name) => () => sumSamples(store.find(name).filter((one) => one.attributes['gpu.mig.instance_id'] === undefined).map((one) => one.samples));
+    const all = (name) => () => sumSamples(store.find(name).filter(isWhole).map((one) => one.samples));
     const mean = (name) => () => {
       const series = store.find(name).filter((one) => one.samples);
       const sum = sumSamples(series.map((one) => one.samples));
@@ -55,6 +55,11 @@ export default {
     const events = h('ul', {class: 'event-list'});
     const noEvents = h('p', {class: 'empty'});
     const gpuTitle = h('h3', {}, 'GPUs, worst first');
+    const gpuCharts = [
+      context.chart({title: 'Busy', select: {name: 'gpu.utilization'}, keep: isWhole, order: gpuOrder, max: 1}),
+      context.chart({title: 'Power', select: {name: 'gpu.power.draw'}, keep: isWhole, order: gpuOrder}),
+    ];
+    const engineChart = context.chart({title: 'Tokens out', select: {name: 'inference.tokens.generation'}, keep: isEngine});
     put(root,
       h('h2', {class: 'hidden'}, 'Overview'), verdict, list,
       h('div', {class: 'tiles'}, Object.values(tiles).map((one) => one.element)),
@@ -64,12 +69,14 @@ export default {
         h('section', {class: 'card', 'aria-label': 'newest events'}, h('h3', {}, 'Newest events'), events, noEvents,
           h('p', {}, h('a', {href: context.href('events')}, 'all events')))),
       h('h3', {}, 'The last minutes'),
-      h('div', {class: 'charts'},
-        context.chart({title: 'Busy', select: {name: 'gpu.utilization'}, order: gpuOrder, max: 1}),
-        context.chart({title: 'Power', select: {name: 'gpu.power.draw'}, order: gpuOrder}),
-        context.chart({title: 'Tokens out', select: {name: 'inference.tokens.generation'}, keep: isEngine, empty: 'no engine makes tokens here'}),
+      h('div', {class: 'charts'}, gpuCharts, engineChart,
         context.chart({title: 'CPU of the host', select: {name: 'system.cpu.utilization'}, max: 1,
-          keep: (one) => !['idle', 'iowait', 'steal', 'nice'].includes(String(one.attributes['cpu.mode']))})));
+          keep: (one) => !['idle', 'iowait', 'steal', 'nice'].includes(String(one.attributes['cpu.mode']))}),
+        context.chart({title: 'Memory of the host', select: {name: 'system.memory.usage', attributes: {'system.memory.state': 'used'}, label: 'used'},
+          limits: () => [{label: 'all', value: store.value('system.memory.limit')}]}),
+        context.chart({title: 'Network of the host', names: ['system.network.io'], compute: () => ['receive', 'transmit'].map((way) => ({
+          label: way === 'receive' ? 'received' : 'sent', unit: 'By/s', source: 'host', samples: sumSamples(store.find('system.network.io',
+            {'network.io.direction': way}).filter((one) => one.attributes['network.interface.name'] !== 'lo').map((one) => one.samples))}))})));
     import('./why.js').then(({panel}) => {
       if (root.isConnected) put(why, context.part(panel(context, null)));
     }, () => why.remove());
@@ -121,14 +128,22 @@ export default {
       const worst = p95(store, 'ttft');
       tiles.ttft.set(worst ? format.parts(worst.value, 's') : [format.kUnknown, ''], worst ? format.clean(worst.engine, 40) : tokens.length ? 'no request in the last minutes' : '');
 
+      // What a machine does not have takes no place.
+      const bare = Boolean(store.at) && !cards.length;
+      for (const one of [tiles.up, tiles.busy, tiles.power, tiles.memory]) one.element.hidden = bare;
+      for (const one of gpuCharts) one.hidden = bare;
+      for (const one of [tiles.tokens.element, tiles.ttft.element, engineChart]) one.hidden = Boolean(store.at) && !tokens.length;
       gpuTitle.hidden = !cards.length;
-      const level = (gpu) => gpu.lost ? 0 : found.some((one) => one.view[0] === 'gpus' && one.view[1] === gpu.index) ? 1 : 2;
+      const level = (gpu) => {
+        const problem = found.find((one) => one.view[0] === 'gpus' && one.view[1] === gpu.index);
+        return !problem ? 2 : problem.level === 'fault' ? 0 : 1;
+      };
       keyed(strip, cards.filter((one) => context.matches(one.index, one.model, ownerText(one.attributes)))
         .sort((a, b) => level(a) - level(b) || a.index - b.index), (one) => one.index, () => gpuCard(context));
       for (const [i, row] of [...strip.keyedRows.values()].entries()) if (i >= 0) row.level(level);
       none.hidden = cards.length > 0 || !store.at;
       if (!cards.length) {
-        put(none, 'No GPU on this machine. See what it looks like: ', h('code', {}, 'gpulens agent --demo'), '. Why none was found: ', h('code', {}, 'gpulens doctor'));
+        if (!none.firstChild) put(none, 'No GPU on this machine. See what it looks like: ', h('code', {}, 'gpulens agent --demo'), '. Why none was found: ', h('code', {}, 'gpulens doctor'));
       }
 
       const newest = store.events.slice(0, kEvents);
@@ -193,8 +208,12 @@ export function gpuOrder(series) {
   return Number(series.attributes['gpu.index']) || 0;
 }
 
+function isWhole(series) {
+  return series.attributes['gpu.mig.instance_id'] === undefined;
+}
+
 function whole(store, name) {
-  return store.find(name).filter((one) => one.value !== null && one.attributes['gpu.mig.instance_id'] === undefined);
+  return store.find(name).filter((one) => one.value !== null && isWhole(one));
 }
 
 function sumOf(store, name, keep) {

@@ -83,7 +83,7 @@ export function problems(store) {
     }
     if (gpu.health && gpu.health !== 'ok') {
       const conditions = store.find('gpu.health.condition', {'gpu.index': gpu.index}).filter((one) => one.value === 1)
-        .map((one) => format.clean(one.attributes['gpu.health.reason'], 40));
+        .map((one) => format.clean(one.attributes['gpu.health.reason'], 40).replace(/_/g, ' '));
       all.push({level: gpu.health === 'failed' ? 'fault' : 'warning', what: 'GPU ' + gpu.index + ': ' + format.clean(gpu.health.replace(/_/g, ' ')),
                 why: conditions.join(', ') || (last ? format.clean(last.body || last.name, 160) : ''), act: 'gpulens check', view: ['gpus', gpu.index]});
     } else if (last && now - last.at < kEventMs) {

@@ -465,6 +465,10 @@ export class Store {
       y.push(value);
       old.push(stale.has(i));
     }
+    // Nothing since its latest reading is no gap while it still has a value.
+    while (series.value !== null && y.length && y[y.length - 1] === null) {
+      for (const list of [t, y, old]) list.pop();
+    }
     const end = Math.max(t.length ? t[t.length - 1] : 0, body.to - 1.5 * step);
     const live = series.samples || {t: [], y: [], stale: [], n: 0};
     let keep = 0;
