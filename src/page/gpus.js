@@ -4,7 +4,7 @@
 import {h, put, setText, table} from './dom.js';
 import * as format from './format.js';
 import {severityMark, severityRank, sumSamples} from './charts.js';
-import {gpus, lastFault, problems, stateWords} from './problems.js';
+import {gpus, lastFault, problems, stateWords, eventText} from './problems.js';
 import {ownerOf, ownerText, belongs, processes, enginesOf} from './owners.js';
 
 const kCauses = {
@@ -253,18 +253,19 @@ function renderOne(context, index) {
             || gpu.value('gpu.temperature.limit', {'gpu.temperature.limit_type': kind})}))}),
       chart({title: 'Memory', select: {name: 'gpu.memory.used', attributes: select, label: 'used'},
         limits: () => [{label: 'all', value: gpu.value('gpu.memory.total')}]}),
-      chart({title: 'Links', note: 'NVLink and PCIe', select: [
-        {name: 'gpu.interconnect.throughput', attributes: select, label: (one) => direction(one, 'NVLink')},
-        {name: 'gpu.pcie.io', attributes: select, label: (one) => direction(one, 'PCIe')}], empty: 'no link is measured here'}),
+      chart({title: 'NVLink', select: {name: 'gpu.interconnect.throughput', attributes: select, label: (one) => direction(one)},
+        empty: 'no link is measured here'}),
+      chart({title: 'PCIe', select: {name: 'gpu.pcie.io', attributes: select, label: (one) => direction(one)}, empty: 'the driver does not measure it here'}),
       chart({title: 'Held back', note: 'share of time', max: 0.1, unit: '1', select: {name: 'gpu.throttle.time', attributes: select,
         label: (one) => causeText(one.attributes['gpu.throttle.cause'])}}),
       chart({title: 'Clocks', select: {name: 'gpu.clock.frequency', attributes: select, label: (one) => ({sm: 'SM', memory: 'memory'}[one.attributes['gpu.clock.type']])},
-        keep: (one) => isWhole(one) && ['sm', 'memory'].includes(String(one.attributes['gpu.clock.type']))})),
+        keep: (one) => isWhole(one) && ['sm', 'memory'].includes(String(one.attributes['gpu.clock.type']))}),
+      chart({title: 'Errors', note: 'a second', unit: '', compute: () => errorLines(store, select), names: kErrorNames})),
     h('section', {class: 'card'}, h('h3', {}, 'Processes'), running.element), mig,
     h('div', {class: 'columns'},
-      h('section', {class: 'card'}, h('h3', {}, 'Errors'), errors),
-      h('section', {class: 'card'}, h('h3', {}, 'What it is'), facts),
-      h('section', {class: 'card'}, h('h3', {}, 'Events'), events, noEvents)));
+      h('section', {class: 'card'}, h('h3', {}, 'Events'), events, noEvents),
+      h('section', {class: 'card'}, h('h3', {}, 'Counts'), errors),
+      h('section', {class: 'card'}, h('h3', {}, 'What it is'), facts)));
   import('./why.js').then(({panel}) => {
     if (root.isConnected) put(why, context.part(panel(context, {gpu: index})));
   }, () => why.remove());
@@ -298,7 +299,7 @@ function renderOne(context, index) {
     const rows = [
       ['uuid', me.uuid], ['PCI', info['gpu.pci.bus_id']], ['NUMA node', info['gpu.numa_node']], ['architecture', info['gpu.architecture']],
       ['VBIOS', info['gpu.vbios.version']], ['serial', info['gpu.serial']], ['MIG', info['gpu.mig.enabled'] === undefined ? undefined : String(info['gpu.mig.enabled']) === 'true' ? 'on' : 'off'],
-      ['memory', format.text(gpu.value('gpu.memory.total'), 'By')], ['power limit', format.text(limit, 'W')],
+      ['memory', me.lost ? undefined : format.text(gpu.value('gpu.memory.total'), 'By')], ['power limit', me.lost ? undefined : format.text(limit, 'W')],
       ['PCIe', me.lost ? undefined : pcie(gpu)], ['driver', driver(store)],
     ].filter(([, value]) => value !== undefined && value !== null);
     put(facts, rows.map(([name, value]) => [h('dt', {}, name), h('dd', {class: 'mono'}, format.clean(value, 80))]));
@@ -319,15 +320,31 @@ function renderOne(context, index) {
     put(events, happened.map((event) => {
       const rank = severityRank(event.severity);
       return h('li', {}, h('span', {class: rank >= 3 ? 'bad' : rank === 2 ? 'look' : 'dim', title: event.severity}, severityMark(event.severity)),
-        h('span', {class: 'dim'}, format.clock(event.at)), h('span', {}, format.clean(event.body || event.name, 200)));
+        h('span', {class: 'dim'}, format.clock(event.at)), h('span', {}, eventText(event, 200)));
     }));
     noEvents.hidden = happened.length > 0;
   };
 }
 
-function direction(series, link) {
+function direction(series) {
   const way = String(series.attributes['gpu.interconnect.direction'] || '');
-  return link + ({transmit: ' sent', receive: ' received', tx: ' sent', rx: ' received'}[way] || ' ' + way);
+  return {transmit: 'sent', receive: 'received'}[way] || way;
+}
+
+const kErrorNames = ['gpu.ecc.errors', 'gpu.pcie.replay.count', 'gpu.interconnect.errors'];
+
+// Counters of errors, added up by what a person would do about them.
+function errorLines(store, select) {
+  const rows = [
+    ['memory, corrected', 'gpu.ecc.errors', {'gpu.ecc.error_type': 'correctable', 'gpu.ecc.count_type': 'volatile'}],
+    ['memory, uncorrected', 'gpu.ecc.errors', {'gpu.ecc.error_type': 'uncorrectable', 'gpu.ecc.count_type': 'volatile'}],
+    ['PCIe replays', 'gpu.pcie.replay.count', {}],
+    ['NVLink', 'gpu.interconnect.errors', {}],
+  ];
+  return rows.map(([label, name, more], order) => {
+    const found = store.find(name, {...select, ...more}).filter(isWhole);
+    return found.length ? {label, order, unit: '', source: found[0].source, samples: sumSamples(found.map((one) => one.samples))} : null;
+  }).filter(Boolean);
 }
 
 function driver(store) {

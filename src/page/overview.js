@@ -5,7 +5,7 @@ import {h, put, setText, keyed} from './dom.js';
 import * as format from './format.js';
 import {sumSamples, severityMark, severityRank} from './charts.js';
 import {ownerText} from './owners.js';
-import {problems, gpus, targets, p95, stateWords} from './problems.js';
+import {problems, gpus, targets, p95, stateWords, eventText} from './problems.js';
 
 const kEvents = 8;
 
@@ -146,16 +146,17 @@ export default {
         if (!none.firstChild) put(none, 'No GPU on this machine. See what it looks like: ', h('code', {}, 'gpulens agent --demo'), '. Why none was found: ', h('code', {}, 'gpulens doctor'));
       }
 
-      const newest = store.events.slice(0, kEvents);
-      keyed(events, newest, (one) => one.at + one.name + one.body, (one) => {
-        const time = h('span', {class: 'dim'}, format.clock(one.at));
-        const rank = severityRank(one.severity);
-        const index = one.attributes && one.attributes['gpu.index'];
+      const newest = alike(store.events).slice(0, kEvents);
+      keyed(events, newest, ({event}) => event.at + event.name + event.body, ({event}) => {
+        const rank = severityRank(event.severity);
+        const index = event.attributes && event.attributes['gpu.index'];
+        const more = h('span', {class: 'dim'});
         const element = h('li', {},
-          h('span', {class: rank >= 3 ? 'bad' : rank === 2 ? 'look' : 'dim', title: one.severity}, severityMark(one.severity)), time,
+          h('span', {class: rank >= 3 ? 'bad' : rank === 2 ? 'look' : 'dim', title: event.severity}, severityMark(event.severity)),
+          h('span', {class: 'dim'}, format.clock(event.at)),
           h('span', {}, index === undefined ? null : [h('a', {href: context.href('gpus', index)}, 'GPU ' + format.clean(index, 8)), ' '],
-            format.clean(one.body || one.name, 200)));
-        return {element, update() {}};
+            eventText(event, 200), more));
+        return {element, update({others}) { setText(more, others ? ', and ' + others + ' more of the same' : ''); }};
       });
       noEvents.hidden = newest.length > 0;
       setText(noEvents, store.eventsError ? 'Events cannot be read: ' + format.clean(store.eventsError.message)
@@ -163,6 +164,17 @@ export default {
     };
   },
 };
+
+// Events of one name within two seconds are one line: [{event, others}].
+function alike(events) {
+  const lines = [];
+  for (const event of events) {
+    const last = lines[lines.length - 1];
+    if (last && last.event.name === event.name && last.event.at - event.at < 2000) last.others++;
+    else lines.push({event, others: 0});
+  }
+  return lines;
+}
 
 function gpuCard(context) {
   const {store} = context;

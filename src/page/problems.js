@@ -55,10 +55,37 @@ export function gpus(store) {
   return all.sort((a, b) => a.index - b.index);
 }
 
-// The newest event of a GPU that says why it is lost, or null.
+// The newest event of a GPU that says what is wrong with it; null where there is none, or where the GPU came back or
+// an operator cleared it afterwards. Of a code and what followed within a minute it is the code.
 export function lastFault(store, index) {
-  return store.events.find((event) => String(event.attributes && event.attributes['gpu.index']) === String(index) &&
-    severityRank(event.severity) >= 3) || null;
+  let found = null;
+  for (const event of store.events) {
+    const a = event.attributes || {};
+    if (String(a['gpu.index']) !== String(index)) continue;
+    if (found && (found.name === 'gpu.xid' || found.at - event.at > 60000)) break;
+    if (!found && (event.name === 'gpu.xid.clear' || (event.name === 'gpu.found' && a['gpu.found.reason'] !== 'start'))) return null;
+    if (severityRank(event.severity) < 3 || a['gpu.ecc.error_type'] === 'correctable') continue;
+    if (!found || event.name === 'gpu.xid') found = event;
+  }
+  return found;
+}
+
+// What an event says, without the GPU that is named beside it: "Xid 79: gpu has fallen off the bus".
+export function eventText(event, most) {
+  const a = event.attributes || {};
+  const body = String(event.body || event.name).replace(/^GPU \d+ \([A-Z]+-[0-9a-f-]+\):? ?/, '');
+  const name = a['gpu.xid.name'];
+  const text = event.name === 'gpu.xid' && name !== undefined
+    ? 'Xid ' + a['gpu.xid.code'] + ': ' + String(name).replace(/^ROBUST_CHANNEL_/, '').replace(/_/g, ' ').toLowerCase().replace(/\b(gpu|mmu|ecc|fifo|pcie|dbe|sbe)\b/g, (word) => word.toUpperCase()) : body;
+  return format.clean(text, most || 160);
+}
+
+// What to do about an event with a code; '' where the table of codes does not say.
+export function eventAct(event) {
+  const a = (event && event.attributes) || {};
+  return {restart_app: 'restart the application', reset_gpu: 'reset the GPU', reboot: 'reboot the machine',
+          drain: 'take the work off this GPU, then diagnose it', contact_vendor: 'ask the vendor',
+          check_mechanicals: 'check power cables, seating and cooling'}[a['gpu.xid.action']] || '';
 }
 
 // Targets (engines, gateways, pages of others) and whether their page answers.
@@ -77,7 +104,7 @@ export function problems(store) {
       const [words, act] = kGpuStates[gpu.state] || kGpuStates.lost;
       const since = last && now - last.at < kLostMs ? ' since ' + format.clock(last.at) : '';
       all.push({level: 'fault', what: 'GPU ' + gpu.index + ' ' + words + since,
-                why: since ? format.clean(last.body || last.name, 160) : 'the driver does not answer for it',
+                why: since ? eventText(last) : 'the driver does not answer for it',
                 act, view: ['gpus', gpu.index]});
       continue;
     }
@@ -85,10 +112,10 @@ export function problems(store) {
       const conditions = store.find('gpu.health.condition', {'gpu.index': gpu.index}).filter((one) => one.value === 1)
         .map((one) => format.clean(one.attributes['gpu.health.reason'], 40).replace(/_/g, ' '));
       all.push({level: gpu.health === 'failed' ? 'fault' : 'warning', what: 'GPU ' + gpu.index + ': ' + format.clean(gpu.health.replace(/_/g, ' ')),
-                why: conditions.join(', ') || (last ? format.clean(last.body || last.name, 160) : ''), act: 'gpulens check', view: ['gpus', gpu.index]});
+                why: conditions.join(', ') || (last ? eventText(last) : ''), act: eventAct(last) || 'gpulens check', view: ['gpus', gpu.index]});
     } else if (last && now - last.at < kEventMs) {
-      all.push({level: 'warning', what: 'GPU ' + gpu.index + ' at ' + format.clock(last.at), why: format.clean(last.body || last.name, 160),
-                act: '', view: ['gpus', gpu.index]});
+      all.push({level: 'warning', what: 'GPU ' + gpu.index + ': ' + eventText(last),
+                why: 'at ' + format.clock(last.at) + ', ' + format.duration((now - last.at) / 1000) + ' ago', act: eventAct(last), view: ['gpus', gpu.index]});
     }
   }
   for (const target of targets(store)) {
