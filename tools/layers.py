@@ -29,6 +29,7 @@ FLOORS = {
     "plugins": (3, ("base", "core", "net")),
     "history": (3, ("base", "core", "catalog")),
     "migrate": (3, ("base", "core", "catalog", "names")),
+    "why": (4, ("base", "core", "catalog", "history")),
     "quality": (4, ("base", "core", "catalog", "plugins")),
     "pipeline": (5, ("base", "core", "net", "reader", "catalog", "delivery", "plugins", "quality")),
     "export": (6, ("base", "core", "net", "catalog", "wire", "names", "plugins", "pipeline")),
