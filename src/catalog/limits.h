@@ -1,5 +1,5 @@
-// Limits that more than one part of the program goes by, so that the health of a GPU, its alerts and `gpulens why`
-// agree. docs/fleet-health.md and deploy/rules have the same numbers.
+// Limits that more than one part of the program goes by, so that the health of a GPU, its alerts and `gpulens
+// why` agree. docs/fleet-health.md and deploy/rules have the same numbers.
 #pragma once
 
 namespace gpulens::limits {
@@ -13,8 +13,8 @@ inline constexpr double kMostLinkErrors = 10;
 inline constexpr int kRecentSeconds = 300;
 // Corrected memory errors in an hour that announce uncorrectable ones.
 inline constexpr double kFullCorrectedPerHour = 120;
-// Share of time for which heat or the power supply may hold the clock down, and the power limit, which full load
-// reaches by design.
+// Share of time for which heat or the power supply may hold the clock down, and the power limit, which full
+// load reaches by design.
 inline constexpr double kMostThrottled = 0.1, kMostPowerCapped = 0.5;
 // Share of the KV cache above which requests wait or are preempted.
 inline constexpr double kKvCacheFull = 0.95;

@@ -310,6 +310,7 @@ int RunCommandLine(int argc, char** argv) {
   AddMetrics(app, line.code);
   AddExplain(app, line);
   AddTrace(app, line.code);
+  AddWhy(app, line.code);
   AddCollect(app, line);
   AddVersion(app, line);
   AddEngines(app, line.code);

@@ -30,11 +30,13 @@ add_gpulens_library(cli_exp DIR src/cli/exp DEPS gpulens_store_experiments gpule
 add_gpulens_library(cli_cost DIR src/cli/cost DEPS gpulens_agent_run gpulens_store_ledger_servers
   gpulens_cli_help PRIVATE_DEPS CLI11::CLI11)
 add_gpulens_library(cli_migrate DIR src/cli/migrate DEPS gpulens_migrate gpulens_cli_common)
+add_gpulens_library(cli_why DIR src/cli/why DEPS gpulens_why gpulens_cli_node gpulens_cli_help gpulens_wire_json
+  PRIVATE_DEPS CLI11::CLI11)
 add_gpulens_library(cli_queue DIR src/cli/queue DEPS gpulens_agent_run gpulens_delivery gpulens_wire_json gpulens_cli_help
   PRIVATE_DEPS CLI11::CLI11)
 add_gpulens_library(cli DEPS gpulens_cli_collect gpulens_cli_events gpulens_cli_bench
   gpulens_cli_check gpulens_cli_engines gpulens_cli_slurm gpulens_cli_exp gpulens_cli_telemetry gpulens_cli_cost gpulens_sdk_experiment gpulens_sources_nvml_capture
-  gpulens_cli_common gpulens_cli_compare gpulens_cli_migrate gpulens_cli_queue gpulens_cli_trace gpulens_cli_help PRIVATE_DEPS gpulens_sdk_energy
+  gpulens_cli_common gpulens_cli_compare gpulens_cli_migrate gpulens_cli_queue gpulens_cli_trace gpulens_cli_why gpulens_cli_help PRIVATE_DEPS gpulens_sdk_energy
   gpulens_sources_nvml_reader gpulens_sources_nvml_simulated gpulens_sources_amdsmi_reader gpulens_sources_amdsmi_simulated
   CLI11::CLI11)
 target_sources(gpulens_cli PRIVATE ${gpulens_elsewhere})

@@ -14,7 +14,8 @@ int64_t MillisecondsOf(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
 }
 
-// The time between two readings: the collector's period, or more where the source reads this value less often.
+// The time between two readings: the collector's period, or more where the source reads this value less
+// often.
 int64_t PeriodOf(const SeriesWindow& window) {
   std::vector<int64_t> steps;
   for (size_t i = 1; i < window.samples.size(); ++i)
@@ -101,7 +102,9 @@ NodeSeries::NodeSeries(std::span<const SeriesWindow> windows, int64_t to_ms, int
         gpu.slurm_id = set.Text("slurm.job.id");
         gpu.pod_uid = set.Text("k8s.pod.uid");
         std::string pod = set.Text("k8s.pod.name"), space = set.Text("k8s.namespace.name");
-        gpu.job = !gpu.slurm_id.empty() ? gpu.slurm_id : !pod.empty() && !space.empty() ? space + "/" + pod : pod;
+        gpu.job = !gpu.slurm_id.empty()            ? gpu.slurm_id
+                  : !pod.empty() && !space.empty() ? space + "/" + pod
+                                                   : pod;
       }
     }
     // A router or a cache in front of engines has numbers of the same names; it is no engine.
@@ -155,7 +158,8 @@ void NodeSeries::Fill(const SeriesWindow& window, Track& track) const {
   const int64_t begin = to_ms_ - int64_t{lookback_} * 1000;
   // Of a gauge: seconds whose ends lie in (from, to].
   auto set = [&](int64_t from, int64_t to, double value) {
-    const int64_t first = from < begin ? 0 : (from - begin) / 1000, last = (std::min(to, to_ms_) - begin) / 1000;
+    const int64_t first = from < begin ? 0 : (from - begin) / 1000,
+                  last = (std::min(to, to_ms_) - begin) / 1000;
     for (int64_t i = first; i < last; ++i) track.values[static_cast<size_t>(i)] = value;
   };
   // Of a counter: each second gets its part of the growth, so that the sum over seconds is the growth.
@@ -197,8 +201,8 @@ Track NodeSeries::Read(const WhySubject& subject, const WhyInput& input) const {
   Track out{.values = std::vector<double>(static_cast<size_t>(lookback_), kNotMeasured), .input = &input};
   auto rows = rows_.find(input.metric->name);
   if (rows == rows_.end()) return out;
-  // Series of one source are parts of a whole, or follow each other when a job or pod changes. Two sources report the
-  // same thing twice: the one with the newer value counts.
+  // Series of one source are parts of a whole, or follow each other when a job or pod changes. Two sources
+  // report the same thing twice: the one with the newer value counts.
   std::map<std::string_view, Track> sources;
   for (const Row& row : rows->second) {
     if (row.part || row.process) continue;

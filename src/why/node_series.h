@@ -1,4 +1,5 @@
-// The series of a node in steps of a second, by GPU, engine and host: what the rules of why.h read. Plain values.
+// The series of a node in steps of a second, by GPU, engine and host: what the rules of why.h read. Plain
+// values.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +17,15 @@ namespace gpulens::why_detail {
 
 // One input of a rule over the look-back, a value a second, the latest last. Of a counter: growth per second.
 struct Track {
-  std::vector<double> values;   // kNotMeasured: unknown
+  std::vector<double> values;  // kNotMeasured: unknown
   const WhyInput* input = nullptr;
   const SeriesWindow* latest = nullptr;  // the series with the newest sample; null: there is no series
   bool counter = false;
-  int fresh = 10;               // a value may be so many seconds old
-  int64_t first_ms = 0;         // of the first value; 0: none
-  int64_t last_ms = 0;          // of the last value; 0: none
+  int fresh = 10;                   // a value may be so many seconds old
+  int64_t first_ms = 0;             // of the first value; 0: none
+  int64_t last_ms = 0;              // of the last value; 0: none
   bool stale = false, gap = false;  // what the last sample is
-  bool reset = false;           // a counter began again
+  bool reset = false;               // a counter began again
 
   bool exists() const noexcept { return latest != nullptr; }
   size_t KnownIn(size_t seconds) const noexcept;
@@ -56,7 +57,8 @@ class NodeSeries {
   std::vector<std::string> EnginesOn(const GpuFacts& gpu) const;
   std::vector<std::string> GpusOf(std::string_view engine) const;
 
-  // The first input of the role with values in the last `seconds`, else the first with a series, else an empty one.
+  // The first input of the role with values in the last `seconds`, else the first with a series, else an
+  // empty one.
   Track Get(const WhySubject& subject, const WhyRole& role, int seconds) const;
 
   int64_t to_ms() const noexcept { return to_ms_; }
@@ -65,7 +67,7 @@ class NodeSeries {
  private:
   struct Row {
     const SeriesWindow* window;
-    std::string gpu, engine;  // of the subject; empty: neither
+    std::string gpu, engine;             // of the subject; empty: neither
     bool process = false, part = false;  // of one process; of one MIG instance
   };
   struct EngineFacts {

@@ -91,6 +91,7 @@ WhyEvidence RuleCase::Evidence(const Track& track) const {
     if (!track.input->key2.empty()) out.attributes.emplace_back(track.input->key2, track.input->value2);
   }
   out.value = track.Mean(static_cast<size_t>(rule.seconds));
+  out.since_ms = std::max(track.first_ms, node.to_ms() - int64_t{rule.seconds} * 1000);
   out.is = "mean of " + SecondsText(rule.seconds);
   if (track.counter) {
     if (out.unit == "s") out.unit = "1";  // seconds a second

@@ -1,4 +1,4 @@
-// One rule looking at one subject: its tracks, and how a rule says what it found.
+// One rule looking at one subject: its tracks, and how a rule reports what it found.
 #pragma once
 
 #include <cmath>
@@ -16,14 +16,14 @@ namespace gpulens::why_detail {
 
 // How a condition went over the seconds that a rule looks at.
 struct Held {
-  double share = 0;   // of all these seconds, unknown ones do not count as held
+  double share = 0;  // of all these seconds, unknown ones do not count as held
   size_t seconds = 0;
-  bool now = false;   // within the last seconds
+  bool now = false;  // within the last seconds
   int64_t since_ms = 0;
   bool since_begin = false;
 };
 
-// What a judge returns: nothing found, a finding without its rule and subject, or why it cannot know.
+// What an evaluator returns: nothing found, a finding without its rule and subject, or why it cannot know.
 struct Verdict {
   std::optional<WhyFinding> finding;
   std::string unknown;
@@ -78,7 +78,8 @@ class RuleCase {
     return count > 0 ? sum / count : kNotMeasured;
   }
 
-  // A finding with the evidence of `roles` that are known: means over the rule's time, of counters their growth a second.
+  // A finding with the evidence of `roles` that are known: means over the rule's time, of counters their
+  // growth a second.
   WhyFinding Found(const Held& held, std::string sentence, std::initializer_list<size_t> roles,
                    WhyCost cost = {}) const;
   WhyEvidence Evidence(const Track& track) const;
@@ -88,8 +89,8 @@ class RuleCase {
 std::string Percent(double share);
 std::string Whole(double value);
 
-// The judge of a rule. `rule.roles` are all read, and the needed ones suffice.
-using Judge = Verdict (*)(const RuleCase&);
-Judge JudgeOf(size_t rule_index) noexcept;
+// The evaluator of a rule. `rule.roles` are all read, and the needed ones suffice.
+using Evaluator = Verdict (*)(const RuleCase&);
+Evaluator EvaluatorOf(size_t rule_index) noexcept;
 
 }  // namespace gpulens::why_detail

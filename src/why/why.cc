@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "base/parse.h"
 #include "base/result.h"
 #include "base/stable_sort.h"
 #include "why/rule_case.h"
@@ -64,9 +65,11 @@ std::string WhySubjectsText(std::span<const WhySubject> subjects) {
       out += first.name;
     }
     size_t end = i + 1;
-    auto number = [](const WhySubject& s) { return s.kind == WhyKind::kGpu ? std::atol(s.name.c_str()) : -1; };
+    auto number = [](const WhySubject& s) {
+      return s.kind == WhyKind::kGpu ? ParseInt<int64_t>(s.name).value_or(-1) : -1;
+    };
     while (end < subjects.size() && number(first) >= 0 && subjects[end].kind == first.kind &&
-           number(subjects[end]) == number(first) + static_cast<long>(end - i))
+           number(subjects[end]) == number(first) + static_cast<int64_t>(end - i))
       ++end;
     if (end - i > 2) {
       out += "-" + subjects[end - 1].name;
@@ -165,9 +168,12 @@ Result<WhyReport> ExplainWhy(std::span<const SeriesWindow> windows, const WhyQue
     if (rule.kind == WhyKind::kEngine) subjects = node.engines();
     if (rule.kind == WhyKind::kHost && node.has_host()) subjects = {{WhyKind::kHost, {}}};
     if (subjects.empty()) {
-      report.not_judged.push_back({&rule, {}, "no series of a" + std::string(rule.kind == WhyKind::kGpu      ? " GPU"
-                                                                             : rule.kind == WhyKind::kEngine ? "n engine"
-                                                                                                             : " host")});
+      report.unknown.push_back(
+          {&rule,
+           {},
+           "no series of a" + std::string(rule.kind == WhyKind::kGpu      ? " GPU"
+                                          : rule.kind == WhyKind::kEngine ? "n engine"
+                                                                          : " host")});
       continue;
     }
     WhyLooked looked{&rule, {}};
@@ -176,7 +182,7 @@ Result<WhyReport> ExplainWhy(std::span<const SeriesWindow> windows, const WhyQue
       if (!scope.Has(subject)) continue;
       const RuleCase rule_case(rule, node, subject);
       Verdict verdict{{}, rule_case.Missing(report.wait_seconds)};
-      if (verdict.unknown.empty()) verdict = why_detail::JudgeOf(r)(rule_case);
+      if (verdict.unknown.empty()) verdict = why_detail::EvaluatorOf(r)(rule_case);
       if (!verdict.unknown.empty()) {
         unknown[verdict.unknown].push_back(subject);
       } else if (!verdict.finding) {
@@ -197,7 +203,7 @@ Result<WhyReport> ExplainWhy(std::span<const SeriesWindow> windows, const WhyQue
       }
     }
     if (!looked.subjects.empty()) report.looked.push_back(std::move(looked));
-    for (auto& [reason, who] : unknown) report.not_judged.push_back({&rule, std::move(who), reason});
+    for (auto& [reason, who] : unknown) report.unknown.push_back({&rule, std::move(who), reason});
   }
   SortStably(report.findings, Worse);
   return report;

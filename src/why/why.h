@@ -1,8 +1,9 @@
-// Answers "why is it slow?": a table of rules over the last minutes of a node's series. A pure function of samples;
-// docs/why.md has the table.
+// Answers "why is it slow?": a table of rules over the last minutes of a node's series. A pure function of
+// samples; docs/why.md has the table.
 //
-// A rule looks at each GPU, engine or host. It finds its cause, or it does not, or it cannot know: a series is absent, stale
-// or shorter than the rule needs. Gaps and restarts of counters are unknown time, which never makes a finding.
+// A rule looks at each GPU, engine or host. It finds its cause, or it does not, or it cannot know: a series
+// is absent, stale or shorter than the rule needs. Gaps and restarts of counters are unknown time, which
+// never makes a finding.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +26,8 @@ enum class WhyKind : uint8_t { kGpu, kEngine, kHost, kJob, kProcess };
 // "gpu", "engine", "host", "job", "pid": the words of the command line and of JSON. Static storage.
 std::string_view WhyKindName(WhyKind kind) noexcept;
 
-// How often the cause is the reason when the rule finds it. kHigh: the hardware or the engine itself reports it.
-// kMedium: it follows from readings. kLow: it is one explanation among others.
+// How often the cause is the reason when the rule finds it. kHigh: the hardware or the engine itself reports
+// it. kMedium: it follows from readings. kLow: it is one explanation among others.
 enum class WhyConfidence : uint8_t { kLow, kMedium, kHigh };
 std::string_view WhyConfidenceName(WhyConfidence confidence) noexcept;
 
@@ -50,19 +51,19 @@ struct WhyRule {
   WhyKind kind;            // of what it looks at
   std::span<const WhyRole> roles;
   double threshold;
-  int seconds;        // the last so many are looked at
-  int least_seconds;  // of which so many must be known
+  int seconds;                 // the last so many are looked at
+  int least_seconds;           // of which so many must be known
   std::string_view condition;  // {t}: the threshold, {p}: it as a percentage, {d}: the time
   WhyConfidence confidence;
-  std::string_view cost;     // the formula of the share of useful time that is lost
-  std::string_view advice;   // what to do
-  std::string_view source;   // where the rule comes from
+  std::string_view cost;    // the formula of the share of useful time that is lost
+  std::string_view advice;  // what to do
+  std::string_view source;  // where the rule comes from
 };
 // In the order of the documentation. Static storage.
 std::span<const WhyRule> WhyRules() noexcept;
 // The condition with its numbers.
 std::string WhyConditionText(const WhyRule& rule);
-// The names of all metrics that rules read, sorted.
+// The names of all metrics that an answer is made from, sorted.
 std::vector<std::string_view> WhyMetrics();
 
 struct WhySubject {
@@ -75,7 +76,8 @@ struct WhyEvidence {
   std::string metric, unit;
   std::vector<std::pair<std::string, std::string>> attributes;
   double value = kNotMeasured;
-  std::string is;  // "mean of 60 s", "growth in 300 s", "now"
+  std::string is;        // what the value is: "mean of 60 s"
+  int64_t since_ms = 0;  // begin of the time that the value is about
 };
 
 // Share of useful time that the cause takes, 0 to 1; kNotMeasured: not known.
@@ -88,7 +90,7 @@ struct WhyFinding {
   const WhyRule* rule = nullptr;
   WhySubject subject;
   std::string sentence;
-  int64_t since_ms = 0;  // it has held since then, as far as the samples reach
+  int64_t since_ms = 0;      // it has held since then, as far as the samples reach
   bool since_begin = false;  // it held already when the samples begin
   std::vector<WhyEvidence> evidence;
   WhyCost cost;
@@ -101,7 +103,7 @@ struct WhyLooked {
   const WhyRule* rule = nullptr;
   std::vector<WhySubject> subjects;  // that do not have the cause
 };
-struct WhyNotJudged {
+struct WhyUnknown {
   const WhyRule* rule = nullptr;
   std::vector<WhySubject> subjects;
   std::string reason;
@@ -109,11 +111,11 @@ struct WhyNotJudged {
 
 struct WhyReport {
   int64_t from_ms = 0, to_ms = 0;
-  bool simulated = false;             // a series is
-  int wait_seconds = 0;               // after so many more seconds of history every rule that needs more has it
-  std::vector<WhyFinding> findings;   // worst first
-  std::vector<WhyLooked> looked;      // in the order of the rules
-  std::vector<WhyNotJudged> not_judged;
+  bool simulated = false;  // a series is
+  int wait_seconds = 0;    // after so many more seconds of history every rule that needs more has it
+  std::vector<WhyFinding> findings;  // worst first
+  std::vector<WhyLooked> looked;     // in the order of the rules
+  std::vector<WhyUnknown> unknown;
 };
 
 struct WhyQuestion {

@@ -26,20 +26,24 @@ const WhyRule& RuleOf(std::string_view name) {
 }
 
 WhyReport Explain(World& world, std::optional<WhySubject> about = {}) {
-  Result<WhyReport> report = ExplainWhy(world.Render(), {.about = std::move(about), .to_ms = kEndMs, .window_seconds = 300});
+  Result<WhyReport> report =
+      ExplainWhy(world.Render(), {.about = std::move(about), .to_ms = kEndMs, .window_seconds = 300});
   EXPECT_TRUE(report) << report.error().detail;
   return *std::move(report);
 }
 
 Truth FoundIn(const WhyReport& report) {
   Truth found;
-  for (const WhyFinding& finding : report.findings) found.emplace(finding.rule->name, WhySubjectText(finding.subject));
+  for (const WhyFinding& finding : report.findings)
+    found.emplace(finding.rule->name, WhySubjectText(finding.subject));
   return found;
 }
 
-// ---- Causes -------------------------------------------------------------------------------------------------
+// ---- Causes
+// -------------------------------------------------------------------------------------------------
 
-// How strong a cause is, and when: `level` is 1 at the threshold; it lasts from `from` to `to`, in seconds of the world.
+// How strong a cause is, and when: `level` is 1 at the threshold; it lasts from `from` to `to`, in seconds of
+// the world.
 struct Dose {
   double level;
   int from, to = kSeconds;
@@ -74,8 +78,8 @@ Applied Throttle(World& world, const Dose& dose, int gpu, std::string_view rule,
 }
 
 Applied Pressure(World& world, const Dose& dose, std::string_view rule, const char* resource) {
-  std::vector<Signal*> some =
-      world.Find({}, "host.pressure.time", {{"host.pressure.resource", resource}, {"host.pressure.level", "some"}});
+  std::vector<Signal*> some = world.Find(
+      {}, "host.pressure.time", {{"host.pressure.resource", resource}, {"host.pressure.level", "some"}});
   some[0]->Set(Share(RuleOf(rule).threshold * dose.level), dose.from, dose.to);
   return {{WhyKind::kHost, ""}, some, {}};
 }
@@ -84,8 +88,12 @@ std::string EngineName(int subject) { return subject % 2 == 0 ? "chat-a" : "code
 
 std::map<std::string, Apply, std::less<>> Causes() {
   std::map<std::string, Apply, std::less<>> causes;
-  causes["power_cap"] = [](World& w, const Dose& d, int g) { return Throttle(w, d, g, "power_cap", "power_software"); };
-  causes["power_brake"] = [](World& w, const Dose& d, int g) { return Throttle(w, d, g, "power_brake", "power_brake"); };
+  causes["power_cap"] = [](World& w, const Dose& d, int g) {
+    return Throttle(w, d, g, "power_cap", "power_software");
+  };
+  causes["power_brake"] = [](World& w, const Dose& d, int g) {
+    return Throttle(w, d, g, "power_brake", "power_brake");
+  };
   causes["thermal_hardware"] = [](World& w, const Dose& d, int g) {
     return Throttle(w, d, g, "thermal_hardware", "temp_hardware");
   };
@@ -129,18 +137,22 @@ std::map<std::string, Apply, std::less<>> Causes() {
     return {{WhyKind::kHost, ""}, other, {}};
   };
   causes["cpu_pressure"] = [](World& w, const Dose& d, int) { return Pressure(w, d, "cpu_pressure", "cpu"); };
-  causes["memory_pressure"] = [](World& w, const Dose& d, int) { return Pressure(w, d, "memory_pressure", "memory"); };
+  causes["memory_pressure"] = [](World& w, const Dose& d, int) {
+    return Pressure(w, d, "memory_pressure", "memory");
+  };
   causes["storage_wait"] = [](World& w, const Dose& d, int) { return Pressure(w, d, "storage_wait", "io"); };
   causes["nvlink_errors"] = [](World& w, const Dose& d, int g) -> Applied {
     const WhySubject s = World::Gpu(g);
     std::vector<Signal*> all;
     for (const char* type : {"replay", "recovery"}) {
-      std::vector<Signal*> one = w.Find(s, "gpu.interconnect.errors", {{"gpu.interconnect.error_type", type}});
+      std::vector<Signal*> one =
+          w.Find(s, "gpu.interconnect.errors", {{"gpu.interconnect.error_type", type}});
       one[0]->Set(0);
       all.push_back(one[0]);
     }
     // As many as the dose has, anywhere in the time.
-    const double errors = std::floor(RuleOf("nvlink_errors").threshold * d.level + 0.5) + (d.level > 1 ? 1 : 0);
+    const double errors =
+        std::floor(RuleOf("nvlink_errors").threshold * d.level + 0.5) + (d.level > 1 ? 1 : 0);
     for (int i = 0; i < errors; ++i)
       all[w.Chance(0.5)]->values[static_cast<size_t>(w.Whole(d.from, d.to - 1))] += 1;
     return {s, all, {}};
@@ -188,7 +200,8 @@ std::map<std::string, Apply, std::less<>> Causes() {
     count[0]->Set(0);
     const int last = std::max(d.from, d.to - 54);  // a page of the engine may be 5 s old
     const int number = d.level > 1 ? static_cast<int>(std::ceil(3 * d.level)) : w.Whole(0, 2);
-    for (int i = 0; i < number && last < d.to; ++i) count[0]->values[static_cast<size_t>(w.Whole(last, std::max(last, d.to - 6)))] += 1;
+    for (int i = 0; i < number && last < d.to; ++i)
+      count[0]->values[static_cast<size_t>(w.Whole(last, std::max(last, d.to - 6)))] += 1;
     w.Set(s, "inference.tokens.recomputed", {}, w.Uniform(50, 500), d.from, d.to);
     return {s, count, {}};
   };
@@ -203,7 +216,8 @@ std::map<std::string, Apply, std::less<>> Causes() {
   causes["prefix_hits_fall"] = [](World& w, const Dose& d, int e) -> Applied {
     const WhySubject s{WhyKind::kEngine, EngineName(e)};
     std::vector<Signal*> hits = w.Find(s, "inference.prefix_cache.hits");
-    const double tokens = w.Find(s, "inference.prefix_cache.queries")[0]->values[0], before = w.Uniform(0.6, 0.7);
+    const double tokens = w.Find(s, "inference.prefix_cache.queries")[0]->values[0],
+                 before = w.Uniform(0.6, 0.7);
     const double fall = std::min(RuleOf("prefix_hits_fall").threshold * d.level, before);
     hits[0]->Set(tokens * before);
     hits[0]->Set(tokens * (before - fall), d.from, d.to);
@@ -211,8 +225,8 @@ std::map<std::string, Apply, std::less<>> Causes() {
   };
   causes["ecc_errors"] = [](World& w, const Dose& d, int g) -> Applied {
     const WhySubject s = World::Gpu(g);
-    std::vector<Signal*> errors =
-        w.Find(s, "gpu.ecc.errors", {{"gpu.ecc.error_type", "correctable"}, {"gpu.ecc.count_type", "volatile"}});
+    std::vector<Signal*> errors = w.Find(
+        s, "gpu.ecc.errors", {{"gpu.ecc.error_type", "correctable"}, {"gpu.ecc.count_type", "volatile"}});
     const double count = d.level > 1 ? std::ceil(10 * d.level) : std::floor(9.99 * d.level);
     for (int i = 0; i < count; ++i) errors[0]->values[static_cast<size_t>(w.Whole(d.from, d.to - 7))] += 1;
     return {s, errors, {}};
@@ -244,7 +258,8 @@ std::map<std::string, Apply, std::less<>> Causes() {
     // A level above 1 is less use.
     busy[0]->Set(0.05 / d.level, d.from, d.to);
     idle[0]->Set(d.level > 1 ? 1 : 0, d.from, d.to);
-    for (const char* quiet : {"gpu.sm.active", "gpu.pipe.tensor.active", "gpu.dram.active"}) w.Set(s, quiet, {}, 0.01, d.from, d.to);
+    for (const char* quiet : {"gpu.sm.active", "gpu.pipe.tensor.active", "gpu.dram.active"})
+      w.Set(s, quiet, {}, 0.01, d.from, d.to);
     if (d.level > 1) w.Set(s, "gpu.pcie.link.gen.current", {}, 1, d.from + 10, d.to);  // as idle GPUs do
     w.Set(s, "gpu.clock.frequency", {}, 345, d.from, d.to);
     return {s, {idle[0], busy[0]}, {}};
@@ -253,8 +268,20 @@ std::map<std::string, Apply, std::less<>> Causes() {
 }
 
 // A variation: what is done to the world besides the cause.
-enum Variation { kHolds, kNearMiss, kTooShort, kOver, kPair, kSmallGap, kLargeGap, kReset, kStale, kVariations };
-constexpr const char* kVariationNames[] = {"holds", "near miss", "too short", "over", "pair", "small gap", "large gap", "reset", "stale"};
+enum Variation {
+  kHolds,
+  kNearMiss,
+  kTooShort,
+  kOver,
+  kPair,
+  kSmallGap,
+  kLargeGap,
+  kReset,
+  kStale,
+  kVariations
+};
+constexpr const char* kVariationNames[] = {"holds",     "near miss", "too short", "over", "pair",
+                                           "small gap", "large gap", "reset",     "stale"};
 
 // Counters of events and states that are true at once have no least time.
 bool CountsEvents(std::string_view rule) {
@@ -281,7 +308,7 @@ Truth Vary(World& world, const std::string& rule_name, Variation variation, cons
   if (variation == kTooShort) {
     dose.from = kSeconds - static_cast<int>(rule.seconds * world.Uniform(0.1, 0.5));
     holds = false;
-    // Sums of time and counts do not ask for how long, but how much.
+    // Sums of time and counts do not depend on how long, but how much.
     if (counts) dose.level = world.Uniform(0.2, 0.8), dose.from = kSeconds - rule.seconds / 2;
     if (falls || rule.name.starts_with("thermal") || rule.name == "power_cap" || rule.name == "power_brake" ||
         rule.kind == WhyKind::kHost)
@@ -303,17 +330,20 @@ Truth Vary(World& world, const std::string& rule_name, Variation variation, cons
   }
   if (variation == kLargeGap) {
     const int from = counts ? 0 : kSeconds - rule.seconds - 8;
-    for (Signal* signal : applied.signals) signal->Mark(Sample::kGap, from, kSeconds - (world.Chance(0.5) ? 0 : 6));
+    for (Signal* signal : applied.signals)
+      signal->Mark(Sample::kGap, from, kSeconds - (world.Chance(0.5) ? 0 : 6));
     holds = false;
   }
   if (variation == kStale) {
-    for (Signal* signal : applied.signals) signal->Mark(Sample::kStale, counts ? 0 : kSeconds - rule.seconds * 2 / 3);
+    for (Signal* signal : applied.signals)
+      signal->Mark(Sample::kStale, counts ? 0 : kSeconds - rule.seconds * 2 / 3);
     holds = false;
   }
   if (variation == kReset) {
     // Without the cause: a driver or an engine that begins again.
     for (Signal& signal : world.signals)
-      if (world.Chance(0.5)) signal.resets[static_cast<size_t>(world.Whole(kSeconds - 55, kSeconds - 10))] = true;
+      if (world.Chance(0.5))
+        signal.resets[static_cast<size_t>(world.Whole(kSeconds - 55, kSeconds - 10))] = true;
   }
   Truth truth = applied.also;
   if (holds) truth.emplace(rule_name, WhySubjectText(applied.subject));
@@ -343,7 +373,8 @@ TEST(Why, EachRuleFindsItsCauseAndNothingElse) {
           if (RuleOf(other->first).kind == WhyKind::kEngine) second = subject + 1;
           else if (second == subject) second = second == World::kJobGpus ? second + 1 : World::kJobGpus;
           // Both rules about a job look at all of its GPUs.
-          if ((name == "slow_gpu" && other->first == "clock_limit") || (name == "clock_limit" && other->first == "slow_gpu") ||
+          if ((name == "slow_gpu" && other->first == "clock_limit") ||
+              (name == "clock_limit" && other->first == "slow_gpu") ||
               (other->first == "slow_gpu" && subject < World::kJobGpus))
             continue;
           truth.merge(Vary(world, other->first, kHolds, other->second, second));
@@ -351,8 +382,8 @@ TEST(Why, EachRuleFindsItsCauseAndNothingElse) {
         const Truth found = FoundIn(Explain(world));
         auto note = [&](const char* what, const std::pair<std::string, std::string>& who) {
           scores[who.first].by_variation[kVariationNames[variation]]++;
-          misses.push_back(std::string(what) + " " + who.first + " of " + who.second + " in seed " + std::to_string(seed) +
-                           ", " + kVariationNames[variation] + " of " + name);
+          misses.push_back(std::string(what) + " " + who.first + " of " + who.second + " in seed " +
+                           std::to_string(seed) + ", " + kVariationNames[variation] + " of " + name);
         };
         for (const auto& who : truth) {
           if (found.contains(who)) scores[who.first].right++;
@@ -368,8 +399,8 @@ TEST(Why, EachRuleFindsItsCauseAndNothingElse) {
     const Score& score = scores[std::string(rule.name)];
     const double precision = score.right / std::max(1.0, static_cast<double>(score.right + score.wrong));
     const double recall = score.right / std::max(1.0, static_cast<double>(score.right + score.missed));
-    std::printf("%-18s %9.4f %9.4f %6d %6d %6d\n", std::string(rule.name).c_str(), precision, recall, score.right,
-                score.wrong, score.missed);
+    std::printf("%-18s %9.4f %9.4f %6d %6d %6d\n", std::string(rule.name).c_str(), precision, recall,
+                score.right, score.wrong, score.missed);
     EXPECT_GE(score.right, 40) << rule.name;
     EXPECT_GE(precision, 0.99) << rule.name;
     EXPECT_GE(recall, 0.99) << rule.name;
@@ -391,15 +422,16 @@ TEST(Why, AnAbsentSeriesIsNamed) {
   std::erase_if(world.signals, [](const Signal& s) { return s.name == "gpu.dram.active"; });
   WhyReport report = Explain(world);
   std::string reasons;
-  for (const WhyNotJudged& row : report.not_judged)
-    reasons.append(row.rule->name).append(": ").append(WhySubjectsText(row.subjects)).append(": ") += row.reason + "\n";
+  for (const WhyUnknown& row : report.unknown)
+    reasons.append(row.rule->name).append(": ").append(WhySubjectsText(row.subjects)).append(": ") +=
+        row.reason + "\n";
   EXPECT_EQ(reasons,
             "slow_gpu: GPU 4, 5: not one of three or more equal GPUs of a job\n"
             "tensor_low: GPU 0-5: no series gpu.dram.active\n"
             "memory_bound: GPU 0-5: no series gpu.dram.active\n");
 }
 
-TEST(Why, AHistoryThatHasJustBegunIsNotJudged) {
+TEST(Why, AHistoryThatHasJustBegunIsUnknown) {
   World world(4);
   std::vector<SeriesWindow> windows = world.Render();
   for (SeriesWindow& window : windows)
@@ -409,18 +441,18 @@ TEST(Why, AHistoryThatHasJustBegunIsNotJudged) {
   EXPECT_TRUE(report->findings.empty());
   EXPECT_GT(report->wait_seconds, 30);
   EXPECT_LE(report->wait_seconds, 60);
-  bool said = false;
-  for (const WhyNotJudged& row : report->not_judged)
-    said |= row.rule->name == "power_cap" && row.reason == "history too short: has 12 s, needs 48 s";
-  EXPECT_TRUE(said);
+  bool reported = false;
+  for (const WhyUnknown& row : report->unknown)
+    reported |= row.rule->name == "power_cap" && row.reason == "history too short: has 12 s, needs 48 s";
+  EXPECT_TRUE(reported);
 }
 
-TEST(Why, NothingAtAllIsNotJudged) {
+TEST(Why, NothingAtAllIsUnknown) {
   Result<WhyReport> report = ExplainWhy({}, {.about = {}, .to_ms = kEndMs});
   ASSERT_TRUE(report);
   EXPECT_TRUE(report->findings.empty());
   EXPECT_TRUE(report->looked.empty());
-  EXPECT_EQ(report->not_judged.size(), WhyRules().size());
+  EXPECT_EQ(report->unknown.size(), WhyRules().size());
 }
 
 TEST(Why, AQuestionAboutOneThingHasWhatConcernsIt) {
@@ -438,7 +470,8 @@ TEST(Why, AQuestionAboutOneThingHasWhatConcernsIt) {
   EXPECT_EQ(names({WhyKind::kJob, "48213"}), "cpu_pressure host;");
   EXPECT_EQ(names({WhyKind::kProcess, "5004"}), "cpu_pressure host;power_cap GPU 4;");
   EXPECT_EQ(names({WhyKind::kEngine, "chat-a"}), "cpu_pressure host;");
-  Result<WhyReport> none = ExplainWhy(world.Render(), {.about = WhySubject{WhyKind::kGpu, "9"}, .to_ms = kEndMs});
+  Result<WhyReport> none =
+      ExplainWhy(world.Render(), {.about = WhySubject{WhyKind::kGpu, "9"}, .to_ms = kEndMs});
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().detail, "no GPU 9 in the history; there are: 0, 1, 2, 3, 4, 5");
 }
@@ -450,8 +483,9 @@ TEST(Why, AFindingShowsItsSeriesValuesTimeAndCost) {
   WhyReport report = Explain(world);
   ASSERT_EQ(report.findings.size(), 1u);
   const WhyFinding& finding = report.findings[0];
-  EXPECT_TRUE(finding.sentence.starts_with(
-      "Clocks are held down 80 % of the time by the power limit of 500 W, which is below the board's default of 700 W: "))
+  EXPECT_TRUE(
+      finding.sentence.starts_with("Clocks are held down 80 % of the time by the power limit of 500 W, which "
+                                   "is below the board's default of 700 W: "))
       << finding.sentence;
   EXPECT_NEAR(static_cast<double>(kEndMs - finding.since_ms) / 1000, 130, 5);
   EXPECT_FALSE(finding.since_begin);
@@ -469,13 +503,15 @@ TEST(Why, TheTableIsWhole) {
   std::set<std::string_view> names;
   for (const WhyRule& rule : WhyRules()) {
     EXPECT_TRUE(names.insert(rule.name).second) << rule.name;
-    for (std::string_view text : {rule.title, rule.condition, rule.cost, rule.advice, rule.source}) EXPECT_FALSE(text.empty());
+    for (std::string_view text : {rule.title, rule.condition, rule.cost, rule.advice, rule.source})
+      EXPECT_FALSE(text.empty());
     EXPECT_GT(rule.least_seconds, 0);
     EXPECT_LE(rule.least_seconds, rule.seconds);
     EXPECT_EQ(WhyConditionText(rule).find('{'), std::string::npos) << WhyConditionText(rule);
     for (const WhyRole& role : rule.roles) EXPECT_FALSE(role.any_of.empty());
   }
-  EXPECT_EQ(WhyConditionText(WhyRules()[0]), "the power limit holds the clock down for more than 50 % of 60 s");
+  EXPECT_EQ(WhyConditionText(WhyRules()[0]),
+            "the power limit holds the clock down for more than 50 % of 60 s");
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-// A made-up node for tests of the rules: GPUs with a job, engines, a host, all well, each value with noise; and causes that
-// are put into it. Everything follows from a seed.
+// A made-up node for tests of the rules: GPUs with a job, engines, a host, all well, each value with noise;
+// and causes that are put into it. Everything follows from a seed.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
-#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,8 +45,12 @@ class World {
     AddHost();
   }
 
-  double Uniform(double low, double high) { return low + (high - low) * static_cast<double>(Next() >> 11) * 0x1p-53; }
-  int Whole(int low, int high) { return low + static_cast<int>(Next() % static_cast<uint64_t>(high - low + 1)); }
+  double Uniform(double low, double high) {
+    return low + (high - low) * static_cast<double>(Next() >> 11) * 0x1p-53;
+  }
+  int Whole(int low, int high) {
+    return low + static_cast<int>(Next() % static_cast<uint64_t>(high - low + 1));
+  }
   bool Chance(double share) { return Uniform(0, 1) < share; }
 
   // All signals of the subject with this name and these further attributes.
@@ -65,7 +69,8 @@ class World {
     return found;
   }
   void Set(const WhySubject& subject, std::string_view name,
-           const std::vector<std::pair<std::string, std::string>>& more, double value, int from = 0, int to = kSeconds) {
+           const std::vector<std::pair<std::string, std::string>>& more, double value, int from = 0,
+           int to = kSeconds) {
     for (Signal* signal : Find(subject, name, more)) signal->Set(value, from, to);
   }
 
@@ -77,7 +82,12 @@ class World {
       SeriesWindow window;
       std::vector<AttributeSet::Attribute> attributes;
       for (const auto& [key, value] : signal.attributes) attributes.push_back({key, std::string_view(value)});
-      window.series = {id++, signal.name, std::string(desc->unit), desc->kind, AttributeSet(attributes), signal.source,
+      window.series = {id++,
+                       signal.name,
+                       std::string(desc->unit),
+                       desc->kind,
+                       AttributeSet(attributes),
+                       signal.source,
                        std::chrono::seconds(signal.period)};
       double total = Uniform(0, 1e6), good = kNotMeasured;
       bool reset = false, gap = false;
@@ -142,19 +152,24 @@ class World {
   void AddGpu(int index) {
     Attributes base = {{"gpu.index", std::to_string(index)}, {"gpu.model", "NVIDIA H100 80GB HBM3"}};
     if (index < kJobGpus) base.emplace_back("slurm.job.id", "48213");
-    else base.insert(base.end(), {{"k8s.pod.name", "pod-" + std::to_string(index)}, {"k8s.namespace.name", "ml"}});
+    else
+      base.insert(base.end(),
+                  {{"k8s.pod.name", "pod-" + std::to_string(index)}, {"k8s.namespace.name", "ml"}});
     auto add = [&](std::string name, Attributes more, const std::function<double()>& value, int period = 2) {
       Attributes all = base;
       all.insert(all.end(), more.begin(), more.end());
       Add(std::move(name), all, "nvidia", period, value);
     };
     auto fixed = [](double value) { return [value] { return value; }; };
-    auto near = [&](double value, double by) { return [this, value, by] { return value + Uniform(-by, by); }; };
+    auto near = [&](double value, double by) {
+      return [this, value, by] { return value + Uniform(-by, by); };
+    };
     const double busy = Uniform(0.6, 0.95), clock = Uniform(1890, 1950), tensor = Uniform(0.3, 0.5);
     for (const char* cause : {"power_software", "temp_software", "temp_hardware", "power_brake"}) {
       // Every GPU is held down a little now and then.
       const double share = Chance(0.3) ? Uniform(0, 0.02) : 0;
-      add("gpu.throttle.time", {{"gpu.throttle.cause", cause}}, [this, share] { return Chance(share) ? Uniform(0, 1) : 0.0; });
+      add("gpu.throttle.time", {{"gpu.throttle.cause", cause}},
+          [this, share] { return Chance(share) ? Uniform(0, 1) : 0.0; });
       add("gpu.throttle.reason", {{"gpu.throttle.cause", cause}}, fixed(0));
     }
     add("gpu.throttle.reason", {{"gpu.throttle.cause", "clock_setting"}}, fixed(0));
@@ -162,8 +177,10 @@ class World {
       add("gpu.clock.frequency", {{"gpu.clock.type", type}}, near(clock, 30));
       add("gpu.clock.max", {{"gpu.clock.type", type}}, fixed(1980), 10);
     }
-    add("gpu.clock.limit", {{"gpu.clock.type", "graphics"}, {"gpu.clock.limit_type", "application"}}, fixed(1980), 10);
-    for (const char* type : {"enforced", "default"}) add("gpu.power.limit", {{"gpu.power.limit_type", type}}, fixed(700), 10);
+    add("gpu.clock.limit", {{"gpu.clock.type", "graphics"}, {"gpu.clock.limit_type", "application"}},
+        fixed(1980), 10);
+    for (const char* type : {"enforced", "default"})
+      add("gpu.power.limit", {{"gpu.power.limit_type", type}}, fixed(700), 10);
     add("gpu.power.draw", {}, near(450 * busy + 100, 40));
     add("gpu.temperature", {{"gpu.temperature.sensor", "edge"}}, near(60, 3));
     add("gpu.temperature", {{"gpu.temperature.sensor", "memory"}}, near(68, 3));
@@ -181,7 +198,8 @@ class World {
     for (const char* type : {"replay", "recovery", "crc_flit"}) {
       // A replay now and then, CRC errors always.
       const double rate = std::string_view(type) == "crc_flit" ? 0.2 : 0.003;
-      add("gpu.interconnect.errors", {{"gpu.interconnect.type", "nvlink"}, {"gpu.interconnect.error_type", type}},
+      add("gpu.interconnect.errors",
+          {{"gpu.interconnect.type", "nvlink"}, {"gpu.interconnect.error_type", type}},
           [this, rate] { return Chance(rate) ? 1.0 : 0.0; });
     }
     for (const char* type : {"correctable", "uncorrectable"}) {
@@ -191,7 +209,8 @@ class World {
     add("gpu.row_remap.reset_pending", {}, fixed(0), 5);
     add("gpu.row_remap.failed", {}, fixed(0), 5);
     add("gpu.idle", {}, fixed(0));
-    Attributes process = {{"process.pid", std::to_string(5000 + index)}, {"process.executable.name", "python3"}};
+    Attributes process = {{"process.pid", std::to_string(5000 + index)},
+                          {"process.executable.name", "python3"}};
     add("gpu.process.memory.used", process, near(4e10, 1e6));
   }
 
@@ -208,8 +227,10 @@ class World {
     add("inference.tokens.recomputed", {}, [] { return 0.0; });
     add("inference.tokens.prompt", {}, [this, prompts] { return prompts * Uniform(0.8, 1.2); });
     // Now and then one or two wait for a moment.
-    add("inference.requests.waiting", {}, [this] { return Chance(0.15) ? static_cast<double>(Whole(1, 2)) : 0.0; });
-    add("inference.requests.running", {}, [this, running] { return std::round(running * Uniform(0.8, 1.2)); });
+    add("inference.requests.waiting", {},
+        [this] { return Chance(0.15) ? static_cast<double>(Whole(1, 2)) : 0.0; });
+    add("inference.requests.running", {},
+        [this, running] { return std::round(running * Uniform(0.8, 1.2)); });
     add("inference.prefix_cache.queries", {{"cache.type", "gpu"}}, [prompts] { return prompts; });
     add("inference.prefix_cache.hits", {{"cache.type", "gpu"}},
         [this, prompts, hits] { return prompts * (hits + Uniform(-0.05, 0.05)); });

@@ -6,6 +6,7 @@
 
 #include "agent/api/api.h"
 #include "agent/api/history_pages.h"
+#include "agent/api/why.h"
 #include "agent/demo/demo.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/plan.h"
@@ -40,6 +41,7 @@ class LocalNode::Impl {
                                 [this] { return config_.Time("interval"); }};
     AddNowPage(api_, readings);
     AddHistoryPage(api_, readings);
+    AddWhyPage(api_, readings);
   }
   // The discoveries first: they call Apply.
   ~Impl() {

@@ -28,6 +28,7 @@
 #include "agent/api/explain.h"
 #include "agent/api/history_pages.h"
 #include "agent/api/live.h"
+#include "agent/api/why.h"
 #include "agent/control/control_socket.h"
 #include "agent/demo/demo.h"
 #include "agent/plugin_tables.h"
@@ -365,6 +366,7 @@ void Agent::StartPages() {
   if (!env_.state_dir.empty()) events.store = env_.state_dir + "/" + std::string(kIncidentFile);
   event_ring_.Begin(std::move(events));
   AddEventsPage(api_, event_ring_, *env_.clock);
+  AddWhyPage(api_, readings);
   AddExplainPage(api_);
   AddExperimentsPage(api_, config_.Group("experiments").Text("db"));
   live_ = std::make_unique<LiveServer>(io_, readings,
