@@ -1,5 +1,5 @@
-// The table of rules, and how each is evaluated. Thresholds that the health of GPUs, alerts and this table share
-// are in catalog/limits.h; the reasons of the others are comments next to them.
+// The table of rules, and how each is evaluated. Thresholds that the health of GPUs, alerts and this table
+// share are in catalog/limits.h; the reasons of the others are comments next to them.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -178,11 +178,11 @@ Verdict ThermalMemory(const RuleCase& c) {
   return Throttled(c, "as the memory is too hot");
 }
 
-// Bytes a second of a lane by generation, without the line code.
-double LinkSpeed(double generation, double lanes) {
-  constexpr double kLane[] = {0, 0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9};
+// Bytes a second of a PCIe link; the table is per lane of each generation, without the line code.
+double LinkSpeed(double generation, double width) {
+  constexpr double kOfOne[] = {0, 0.25e9, 0.5e9, 0.985e9, 1.969e9, 3.938e9, 7.563e9};
   auto index = static_cast<size_t>(generation);
-  return generation >= 1 && index < std::size(kLane) ? kLane[index] * lanes : kNotMeasured;
+  return generation >= 1 && index < std::size(kOfOne) ? kOfOne[index] * width : kNotMeasured;
 }
 
 // Roles: 0 width, 1 highest, 2 generation, 3 highest, 4 busy, 5 bytes. An idle GPU lowers its generation to
@@ -200,8 +200,8 @@ Verdict PcieSlow(const RuleCase& c) {
   // Boards are read every ten seconds: two of three readings.
   if (held.share < 0.6 || !held.now) return {};
   double width = c.Now(0), most_width = c.Now(1), generation = c.Now(2), most_generation = c.Now(3);
-  std::string sentence = "PCIe uses ";
-  if (width < most_width) sentence += Whole(width) + " of " + Whole(most_width) + " lanes";
+  std::string sentence = "The link uses ";
+  if (width < most_width) sentence += Whole(width) + " of " + Whole(most_width) + " PCIe lanes";
   if (width < most_width && generation < most_generation) sentence += " and ";
   if (generation < most_generation)
     sentence += "generation " + Whole(generation) + " of " + Whole(most_generation);
@@ -616,9 +616,10 @@ constexpr Row kRows[] = {
       "fewer lanes than GPU and slot can use, or a lower generation while the GPU is more than {p} busy, for "
       "{d}",
       kHigh,
-      "bytes a second × (1 / bandwidth now − 1 / bandwidth possible); at most, as transfers run beside "
-      "kernels",
-      "Seat the board and its riser again, look at the slot's lanes in the BIOS, then: gpulens events --gpu "
+      "bytes a second × (1 / bandwidth now − 1 / bandwidth possible); at most, as kernels run during "
+      "transfers",
+      "Seat the board and its riser again, look at the width of the slot in the BIOS, then: gpulens events "
+      "--gpu "
       "GPU.",
       "NVML, PCIe link: docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html; rates: PCI-SIG"},
      PcieSlow},
