@@ -164,6 +164,8 @@ foreach(label e2e soak)
   add_test(NAME ${label}_fleet COMMAND ${e2e_python} -m unittest -v test_fleet WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/fleet)
   set_tests_properties(${label}_fleet PROPERTIES LABELS ${label} ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;FLEET_LOAD=$<TARGET_FILE:fleet_load>")
 endforeach()
+add_test(NAME e2e_fleet_page COMMAND ${e2e_python} -m unittest -v test_fleet_page WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/fleet)
+set_tests_properties(e2e_fleet_page PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;FLEET_LOAD=$<TARGET_FILE:fleet_load>")
 set_tests_properties(e2e_fleet PROPERTIES TIMEOUT 300 ENVIRONMENT_MODIFICATION "GPULENS_SOAK_MINUTES=unset:")
 set_tests_properties(soak_fleet PROPERTIES TIMEOUT 86400)
 add_dependencies(e2e_programs quantile_dump exposition_dump grpc_pair inference_program sdk_program ledger_month fake_nvml fake_amdsmi

@@ -21,8 +21,9 @@ target_sources(gpulens_agent_page PRIVATE ${page_rows})
 target_include_directories(gpulens_agent_page PRIVATE ${CMAKE_BINARY_DIR}/generated)
 add_custom_target(generated_page DEPENDS ${page_rows})
 add_dependencies(generated generated_page)
+add_gpulens_library(agent_fleet DIR src/agent/fleet DEPS gpulens_catalog gpulens_wire_otlp gpulens_plugins)
 add_gpulens_library(agent_api DIR src/agent/api DEPS gpulens_history gpulens_why gpulens_wire_json gpulens_catalog_codes gpulens_store_experiments gpulens_store
-  gpulens_net_websocket TEST_DEPS gpulens_net_testing)
+  gpulens_agent_fleet gpulens_net_websocket TEST_DEPS gpulens_net_testing)
 add_gpulens_library(agent_status DIR src/agent/status DEPS gpulens_agent gpulens_agent_control gpulens_agent_targets
   gpulens_net_client)
 add_gpulens_library(agent_run DIR src/agent/run DEPS gpulens_agent gpulens_config gpulens_catalog gpulens_net_client

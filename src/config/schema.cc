@@ -62,6 +62,21 @@ constexpr OptionSpec kHistory[] = {
                kHistoryStarts),
 };
 
+constexpr OptionSpec kFleet[] = {
+    IntOption("nodes", "2000",
+              "Nodes that are kept of those whose data receivers take; more are passed on, not shown, and "
+              "counted. 0: none",
+              0, 20'000),
+    TimeOption("away_after", "2m", "A node without data for this time is away; or for three of its intervals",
+               10, 86400),
+    TimeOption("forget_after", "1h", "A node without data for this time is forgotten", 60, 7 * 86400),
+    TextOption(
+        "node_url", {},
+        "Where each node's own page is, for links: https://{name}:9091/. {name} is its host, {instance} "
+        "what a store has in the label instance"),
+    TextOption("dashboards", {}, "Grafana with the dashboards of deploy/dashboards, for links"),
+};
+
 constexpr std::string_view kFormats[] = {"auto", "text", "journal", "json"};
 constexpr OptionSpec kLog[] = {
     TextOption("level", "info",
@@ -91,6 +106,7 @@ constexpr OptionSpec kRoot[] = {
                kMetricLevels),
     GroupOption("limits", "Limits of the agent", kLimits),
     GroupOption("history", "What is kept for the web page, gpulens top, why and trace", kHistory),
+    GroupOption("fleet", "The page of the nodes that send through this gateway: docs/fleet.md", kFleet),
     TextOption("state_dir", {},
                "Folder for queues, events and health; default: /var/lib/gpulens as a service, else the XDG "
                "state folder"),

@@ -130,6 +130,7 @@ OtlpIngest::OtlpIngest(Options options, const ReceiverContext& context)
       unwanted_(options_.unwanted),
       clock_(*context.env.clock),
       forward_(context.forward),
+      observer_(context.env.received),
       table_(context.describer, context.env.latest),
       identity_(options_.identity, table_, clock_),
       in_flight_(std::make_shared<OtlpInFlight>()),
@@ -241,6 +242,7 @@ void OtlpIngest::Process(OtlpCall call) {
   open->in_flight = in_flight_;
   Queue& queue = *queues_[static_cast<size_t>(call.signal)];
   if (scan_.items != 0) {
+    if (observer_) observer_->Observe(call.signal, decoded_.request);
     if (queue.batch.empty()) queue.begun = clock_.Now();
     identity_.Begin(call.peer, call.relayed);
     queue.adding = open;

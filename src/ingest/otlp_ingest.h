@@ -156,6 +156,7 @@ class OtlpIngest {
   const NameFilter unwanted_;
   const Clock& clock_;
   OtlpForward& forward_;
+  ReceivedObserver* const observer_;
   const IdentityTable table_;
   // Used by the thread only.
   ReceivedIdentity identity_;

@@ -39,6 +39,15 @@ class OtlpForward {
   virtual void Forward(const ReceivedOtlp& received, Done done) = 0;
 };
 
+// Sees received data that is accepted, before it is forwarded. Thread-safe; receivers wait for it.
+class ReceivedObserver {
+ public:
+  virtual ~ReceivedObserver() = default;
+  // `request` is an Export…ServiceRequest as protobuf, plain, as its sender sent it or as it was converted.
+  // It can be read, but may have items that are rejected or filtered.
+  virtual void Observe(OtlpSignal signal, std::string_view request) = 0;
+};
+
 // Counters of a receiver. A plain value.
 struct ReceiverStats {
   struct OfSignal {

@@ -26,11 +26,13 @@
 #include "agent/api/event_ring.h"
 #include "agent/api/experiments.h"
 #include "agent/api/explain.h"
+#include "agent/api/fleet.h"
 #include "agent/api/history_pages.h"
 #include "agent/api/live.h"
 #include "agent/api/why.h"
 #include "agent/control/control_socket.h"
 #include "agent/demo/demo.h"
+#include "agent/fleet/fleet_table.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/config_file.h"
 #include "agent/run/endpoints.h"
@@ -299,6 +301,7 @@ class Agent {
   ApiServer api_server_{api_, workers_};
   EventRing event_ring_;
   std::unique_ptr<LiveServer> live_;
+  FleetTable fleet_{RealClock()};
   Env env_;
   std::unique_ptr<demo::Demo> demo_;  // null: no demo, or one without a scenario
   std::unique_ptr<SeriesBudget> budget_;
@@ -371,6 +374,7 @@ void Agent::StartPages() {
   AddExperimentsPage(api_, config_.Group("experiments").Text("db"));
   live_ = std::make_unique<LiveServer>(io_, readings,
                                        static_cast<size_t>(config_.Group("http").Int("max_connections")));
+  AddFleetPage(api_, fleet_);
 }
 
 Status Agent::Start() {
@@ -383,6 +387,7 @@ Status Agent::Start() {
   env_.stats = &stats_;
   env_.events = &events_;
   env_.gpu_pods = &gpu_pods_;
+  env_.received = &fleet_;
   env_.state_dir = StateDir(config_.Text("state_dir"));
   if (options_.demo) env_.state_dir = DemoStateDir(env_.state_dir);
   ReportOfStateFolder(env_.state_dir);
@@ -411,6 +416,7 @@ Status Agent::Start() {
   listen_addresses_ = std::make_unique<ListenAddresses>(*http_);
   stats_.http = &http_->stats();
   RETURN_IF_ERROR(Refuse(config_));
+  fleet_.Configure(FleetOptions(config_));
   RETURN_IF_ERROR(pipeline_->Apply(Plan(config_)));
   RETURN_IF_ERROR(listen_addresses_->Follow(config_));
   RETURN_IF_ERROR(OpenControl());
@@ -477,6 +483,7 @@ Status Agent::ReloadNow() {
   RETURN_IF_ERROR(listen_addresses_->Follow(outcome.config));
   RETURN_IF_ERROR(discoveries_->Apply(outcome.config));
   RETURN_IF_ERROR(pipeline_->Apply(Plan(outcome.config)));
+  fleet_.Configure(FleetOptions(outcome.config));
   static_cast<void>(SetLogLevels(outcome.config.Group("log").Text("level")));
   config_ = std::move(outcome.config);
   io_.Call([this] { authenticator_->AllowHosts(AllowedHosts(config_)); });

@@ -204,6 +204,17 @@ Status RefuseOpenListeners(const Config& config) {
   return Ok();
 }
 
+Status RefuseOtherLinks(const Config& config) {
+  const Config& fleet = config.Group("fleet");
+  for (const char* key : {"node_url", "dashboards"}) {
+    const std::string& url = fleet.Text(key);
+    if (url.empty() || url.starts_with("https://") || url.starts_with("http://")) continue;
+    return {Code::kInvalidArgument,
+            fleet.Where(key) + ": fleet." + key + " must begin with https:// or http://"};
+  }
+  return Ok();
+}
+
 Status RefuseReceiversWithoutSink(const Config& config) {
   std::string sinks;
   for (const SinkSpec* spec : AllSinks()) {
@@ -224,11 +235,26 @@ Status RefuseReceiversWithoutSink(const Config& config) {
 
 }  // namespace
 
+FleetTable::Options FleetOptions(const Config& config) {
+  const Config& fleet = config.Group("fleet");
+  FleetTable::Options options;
+  for (const ReceiverSpec* spec : AllReceivers()) {
+    if (config.Group("receivers").Group(spec->name).Bool("enabled"))
+      options.nodes = static_cast<size_t>(fleet.Int("nodes"));
+  }
+  options.away_after = fleet.Time("away_after");
+  options.forget_after = std::max(fleet.Time("forget_after"), options.away_after);
+  options.node_url = fleet.Text("node_url");
+  options.dashboards = fleet.Text("dashboards");
+  return options;
+}
+
 bool IsLocked(const WebConfig& web) { return web.tls && web.authenticates(); }
 
 Status RefuseBeforeStart(const Config& config, bool locked) {
   RETURN_IF_ERROR(RefuseOwnPages(config));
   if (!locked) RETURN_IF_ERROR(RefuseOpenListeners(config));
+  RETURN_IF_ERROR(RefuseOtherLinks(config));
   return RefuseReceiversWithoutSink(config);
 }
 

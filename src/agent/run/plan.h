@@ -6,6 +6,7 @@
 
 #include <gpulens/status.h>
 
+#include "agent/fleet/fleet_table.h"
 #include "config/schema.h"
 #include "net/auth/web_config.h"
 #include "pipeline/pipeline.h"
@@ -45,6 +46,9 @@ Config SinkConfig(const Config& config, std::string_view sink);
 // Plans a single collector with the same configuration as in the agent, for `gpulens collect`.
 std::vector<Instance::Setup> MakeInstances(const CollectorSpec& spec, const Config& config);
 
+// Options of the table of nodes; none are kept without a receiver.
+FleetTable::Options FleetOptions(const Config& config);
+
 // Whether every client needs TLS and a password.
 bool IsLocked(const WebConfig& web);
 
@@ -52,6 +56,7 @@ bool IsLocked(const WebConfig& web);
 // - Nothing reads the agent's own pages, or sends to its own receivers.
 // - Other machines are served only with TLS and passwords (`locked`), or when configured to need
 //   neither: http, the WebSocket stream, which shares its locks, and receivers.
+// - Links of the fleet's page are http or https.
 // - A sink exports received data if there are receivers; otherwise all of it would be refused.
 Status RefuseBeforeStart(const Config& config, bool locked);
 
