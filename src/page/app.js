@@ -16,6 +16,7 @@
 //   context.part(part)                adds {element, update(), destroy()}, returns its element: why.js has such a panel
 //   context.onEnd(function)           called when the view ends
 //   context.matches(...texts)         whether one of the texts has what was typed into the filter
+//   context.filter()       what was typed, for views whose rows the agent filters
 //   context.announce(text)            says something to screen readers
 //   context.window_s                  the window of charts in seconds
 //
@@ -135,6 +136,7 @@ async function show() {
       const wanted = frame.filter.value.trim().toLowerCase();
       return !wanted || texts.some((text) => text !== null && text !== undefined && String(text).toLowerCase().includes(wanted));
     },
+    filter: () => frame.filter.value.trim(),
     announce: (text) => setText(frame.said, text),
     get window_s() { return store.window_s; },
   };

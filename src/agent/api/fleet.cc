@@ -28,7 +28,7 @@ constexpr int64_t kLeastStaleMs = 45'000;
 // Nodes are late after two and a half intervals and a bit.
 constexpr int64_t kLateSlackMs = 5000, kLateUnknownMs = 60'000;
 constexpr int64_t kBehindMs = 120'000;
-// Whoever replaces a GPU does not do so four times in ten minutes.
+// No person replaces a GPU four times in ten minutes.
 constexpr uint32_t kReplacedOften = 4;
 constexpr int64_t kReplacedMs = 10 * 60'000;
 // Of NVML's clock event reasons those that are no choice of anybody: hardware slowdown, heat, power brake.
@@ -184,7 +184,7 @@ uint8_t WorstOf(const std::vector<FleetProblem>& problems) noexcept {
 }
 
 // A node with what is derived from it, for one answer.
-struct Judged {
+struct NodeView {
   const FleetNode* node = nullptr;
   FleetPresence presence = FleetPresence::kHere;
   std::vector<FleetProblem> problems;
@@ -194,7 +194,7 @@ struct Judged {
 };
 
 // Worst first; of equals the one with more problems, then by name.
-bool IsWorse(const Judged& a, const Judged& b) {
+bool IsWorse(const NodeView& a, const NodeView& b) {
   if (a.worst() != b.worst()) return a.worst() > b.worst();
   if (a.problems.size() != b.problems.size()) return a.problems.size() > b.problems.size();
   if (a.node->name() != b.node->name()) return a.node->name() < b.node->name();
@@ -253,8 +253,8 @@ void WriteProblems(JsonObject& out, const std::vector<FleetProblem>& problems, s
   if (problems.size() > shown) out.Count("problems_more", problems.size() - shown);
 }
 
-void WriteNode(JsonObject& out, const FleetTable::Options& options, const Judged& judged, int64_t now_ms) {
-  const FleetNode& node = *judged.node;
+void WriteNode(JsonObject& out, const FleetTable::Options& options, const NodeView& view, int64_t now_ms) {
+  const FleetNode& node = *view.node;
   out.Text("id", std::to_string(node.id));
   out.Text("name", node.name());
   if (node.instance != node.name()) out.Text("instance", node.instance);
@@ -262,8 +262,8 @@ void WriteNode(JsonObject& out, const FleetTable::Options& options, const Judged
   out.TextIfAny("rack", node.rack);
   out.TextIfAny("version", node.version);
   if (node.simulated) out.Flag("simulated", true);
-  out.Text("state", WordOf(judged.worst()));
-  out.Text("presence", WordOf(judged.presence));
+  out.Text("state", WordOf(view.worst()));
+  out.Text("presence", WordOf(view.presence));
   out.Whole("seen_at", node.seen_ms);
   out.Whole("at", node.newest_ms);
   if (node.interval_ms != 0) out.Number("interval_s", static_cast<double>(node.interval_ms) / 1000);
@@ -273,11 +273,11 @@ void WriteNode(JsonObject& out, const FleetTable::Options& options, const Judged
     if (!text.empty() && std::ranges::find(to, text) == to.end()) to.push_back(text);
   };
   for (const FleetGpu& gpu : node.gpus) {
-    sums.Add(node, gpu, judged.away());
+    sums.Add(node, gpu, view.away());
     note(models, gpu.model);
     note(owners, gpu.owner);
   }
-  for (const FleetEngine& engine : node.engines) sums.Add(node, engine, judged.away());
+  for (const FleetEngine& engine : node.engines) sums.Add(node, engine, view.away());
   sums.Write(out);
   out.Texts("models", models);
   out.Texts("jobs", owners);
@@ -289,8 +289,8 @@ void WriteNode(JsonObject& out, const FleetTable::Options& options, const Judged
 }
 
 // One node with its GPUs and engines.
-void WriteDetail(JsonObject& out, const Judged& judged, int64_t now_ms) {
-  const FleetNode& node = *judged.node;
+void WriteDetail(JsonObject& out, const NodeView& view, int64_t now_ms) {
+  const FleetNode& node = *view.node;
   out.List("gpu_list", node.gpus, [&](std::string& json, const FleetGpu& gpu) {
     JsonObject one(json);
     if (gpu.index >= 0) one.Whole("index", gpu.index);
@@ -341,18 +341,18 @@ bool Contains(std::string_view text, std::string_view lower) {
   return std::ranges::search(text, lower, same).begin() != text.end();
 }
 
-bool Matches(const Judged& judged, const std::string& filter) {
+bool Matches(const NodeView& view, const std::string& filter) {
   if (filter.empty()) return true;
-  const FleetNode& node = *judged.node;
+  const FleetNode& node = *view.node;
   for (std::string_view text :
        {std::string_view(node.host), std::string_view(node.instance), std::string_view(node.cluster),
-        std::string_view(node.rack), WordOf(judged.worst()), WordOf(judged.presence)})
+        std::string_view(node.rack), WordOf(view.worst()), WordOf(view.presence)})
     if (Contains(text, filter)) return true;
   for (const FleetGpu& gpu : node.gpus)
     if (Contains(gpu.model, filter) || Contains(gpu.owner, filter)) return true;
   for (const FleetEngine& engine : node.engines)
     if (Contains(engine.model, filter) || Contains(engine.target, filter)) return true;
-  return std::ranges::any_of(judged.problems, [&](const auto& one) { return Contains(one.text, filter); });
+  return std::ranges::any_of(view.problems, [&](const auto& one) { return Contains(one.text, filter); });
 }
 
 enum class By : uint8_t { kNode, kModel, kRack, kJob };
@@ -394,20 +394,20 @@ struct Group {
 
   uint8_t worst() const noexcept { return faults ? uint8_t{2} : warnings ? uint8_t{1} : uint8_t{0}; }
   // True for a node that is new to it. GPUs of one node come one after the other.
-  bool AddNode(const Judged& judged) {
-    if (std::exchange(last_node, judged.node->id) == judged.node->id) return false;
+  bool AddNode(const NodeView& view) {
+    if (std::exchange(last_node, view.node->id) == view.node->id) return false;
     ++nodes;
-    away += judged.away();
+    away += view.away();
     return true;
   }
 };
 
-std::map<std::string, Group> GroupsOf(const std::vector<Judged>& all, By by) {
+std::map<std::string, Group> GroupsOf(const std::vector<NodeView>& all, By by) {
   std::map<std::string, Group> groups;
-  for (const Judged& judged : all) {
-    const FleetNode& node = *judged.node;
+  for (const NodeView& view : all) {
+    const FleetNode& node = *view.node;
     std::map<int64_t, uint8_t> worst;  // by GPU; -1: the node
-    for (const FleetProblem& problem : judged.problems) {
+    for (const FleetProblem& problem : view.problems) {
       uint8_t& at = worst[std::max<int64_t>(problem.gpu, -1)];
       at = std::max(at, static_cast<uint8_t>(problem.severity));
     }
@@ -419,18 +419,18 @@ std::map<std::string, Group> GroupsOf(const std::vector<Judged>& all, By by) {
     for (const FleetGpu& gpu : node.gpus) {
       Group& group = groups[by == By::kModel ? gpu.model : by == By::kRack ? node.rack : gpu.owner];
       // What is wrong with the node is wrong with each group that has GPUs in it.
-      if (group.AddNode(judged)) count(group, -1);
-      group.sums.Add(node, gpu, judged.away());
+      if (group.AddNode(view)) count(group, -1);
+      group.sums.Add(node, gpu, view.away());
       count(group, gpu.index);
     }
     if (by != By::kRack) continue;
-    if (Group& group = groups[node.rack]; group.AddNode(judged)) count(group, -1);
-    for (const FleetEngine& engine : node.engines) groups[node.rack].sums.Add(node, engine, judged.away());
+    if (Group& group = groups[node.rack]; group.AddNode(view)) count(group, -1);
+    for (const FleetEngine& engine : node.engines) groups[node.rack].sums.Add(node, engine, view.away());
   }
   return groups;
 }
 
-void WriteGroups(JsonObject& out, const std::vector<Judged>& all, const FleetQuery& query) {
+void WriteGroups(JsonObject& out, const std::vector<NodeView>& all, const FleetQuery& query) {
   const std::map<std::string, Group> groups = GroupsOf(all, query.by);
   std::vector<const std::pair<const std::string, Group>*> order;
   for (const auto& group : groups) order.push_back(&group);
@@ -455,18 +455,18 @@ void WriteGroups(JsonObject& out, const std::vector<Judged>& all, const FleetQue
 
 // Counts and sums of all nodes.
 void WriteFleet(JsonObject& out, const FleetTable::Options& options, const FleetTable::Totals& totals,
-                const std::vector<Judged>& all) {
+                const std::vector<NodeView>& all) {
   JsonObject fleet(out.Key("fleet"));
   uint64_t away = 0, late = 0, faults = 0, warnings = 0, simulated = 0;
   Sums sums;
-  for (const Judged& judged : all) {
-    away += judged.away();
-    late += judged.presence == FleetPresence::kLate;
-    faults += judged.worst() == FleetProblem::kFault;
-    warnings += judged.worst() == FleetProblem::kWarning;
-    simulated += judged.node->simulated;
-    for (const FleetGpu& gpu : judged.node->gpus) sums.Add(*judged.node, gpu, judged.away());
-    for (const FleetEngine& engine : judged.node->engines) sums.Add(*judged.node, engine, judged.away());
+  for (const NodeView& view : all) {
+    away += view.away();
+    late += view.presence == FleetPresence::kLate;
+    faults += view.worst() == FleetProblem::kFault;
+    warnings += view.worst() == FleetProblem::kWarning;
+    simulated += view.node->simulated;
+    for (const FleetGpu& gpu : view.node->gpus) sums.Add(*view.node, gpu, view.away());
+    for (const FleetEngine& engine : view.node->engines) sums.Add(*view.node, engine, view.away());
   }
   fleet.Count("nodes", all.size());
   fleet.Count("limit", options.nodes);
@@ -487,7 +487,7 @@ Result<std::string> FleetJson(FleetTable& table, const ApiRequest& request) {
     return Status{Code::kUnavailable, "this agent is no gateway: it has no receivers, or fleet.nodes is 0"};
   Result<std::string> answer = Status{Code::kUnavailable, "no such node"};
   table.Read([&](const std::list<FleetNode>& nodes, const FleetTable::Totals& totals, int64_t now_ms) {
-    std::vector<Judged> all;
+    std::vector<NodeView> all;
     all.reserve(nodes.size());
     for (const FleetNode& node : nodes) {
       if (!query.node.empty() && query.node != std::to_string(node.id)) continue;
@@ -508,17 +508,17 @@ Result<std::string> FleetJson(FleetTable& table, const ApiRequest& request) {
         WriteDetail(node, all.front(), now_ms);
       } else {
         WriteFleet(page, options, totals, all);
-        std::erase_if(all, [&](const Judged& one) { return !Matches(one, query.filter); });
+        std::erase_if(all, [&](const NodeView& one) { return !Matches(one, query.filter); });
         if (query.by != By::kNode) {
           WriteGroups(page, all, query);
         } else {
           page.Count("total", all.size());
           std::ranges::sort(all, IsWorse);
           if (all.size() > query.limit) all.resize(query.limit);
-          page.List("nodes", all, [&](std::string& json, const Judged& judged) {
+          page.List("nodes", all, [&](std::string& json, const NodeView& view) {
             JsonObject node(json);
-            WriteNode(node, options, judged, now_ms);
-            WriteProblems(node, judged.problems, 4);
+            WriteNode(node, options, view, now_ms);
+            WriteProblems(node, view.problems, 4);
           });
         }
       }

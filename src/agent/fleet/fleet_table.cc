@@ -202,7 +202,7 @@ void Keep(std::string& to, std::string_view text) {
   if (to != text) to.assign(text);
 }
 
-// A sample of an ended series at the time of another series' value says nothing.
+// The end of a series at the time of another value of it is ignored.
 void Keep(FleetValue& to, double value, int64_t at_ms) noexcept {
   const bool ended = !std::isfinite(value);
   if (ended ? at_ms <= to.at_ms : at_ms < to.at_ms) return;

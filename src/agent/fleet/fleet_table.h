@@ -2,7 +2,7 @@
 // history of a quarter of an hour. Minutes, not days, in memory that is bounded by the number of nodes.
 //
 // A node is what a store would know by one `instance` of one cluster: service.instance.id, or host.name where
-// a resource has none. GPUs are told apart by gpu.index, engines by target, model and rank.
+// a resource has none. GPUs are distinguished by gpu.index, engines by target, model and rank.
 #pragma once
 
 #include <array>
@@ -112,7 +112,7 @@ class FleetTable final : public ReceivedObserver {
     size_t nodes = 0;  // most that are kept; 0: nothing is
     Duration away_after = std::chrono::minutes(2);
     Duration forget_after = std::chrono::hours(1);
-    // For links of the page; empty: none. {name} and {instance} stand for the node's.
+    // For links of the page; empty: none. {name} and {instance} are replaced by the node's.
     std::string node_url = {}, dashboards = {};
   };
   static constexpr size_t kMostGpus = 32, kMostEngines = 32, kMostText = 96;

@@ -92,7 +92,7 @@ TEST_F(FleetTableTest, KeepsTheLatestValuesOfBothWays) {
   EXPECT_EQ(Count(), 1u);
 }
 
-TEST_F(FleetTableTest, NodesOfOneNameAreToldApart) {
+TEST_F(FleetTableTest, NodesOfOneNameAreDistinguished) {
   SendPower(AttributeSet({{"host.name", "n1"}, {"k8s.cluster.name", "a"}}), 100);
   SendPower(AttributeSet({{"host.name", "n1"}, {"k8s.cluster.name", "b"}}), 200);
   SendPower(AttributeSet({{"host.name", "n1"}, {"k8s.cluster.name", "b"}, {"service.instance.id", "x"}}),

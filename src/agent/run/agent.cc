@@ -296,12 +296,12 @@ class Agent {
   ReaderControl nvml_control_;
   FaultFile faults_;
   AgentWatch watch_;
+  FleetTable fleet_{RealClock()};
   std::unique_ptr<History> history_;
   Api api_;
   ApiServer api_server_{api_, workers_};
   EventRing event_ring_;
   std::unique_ptr<LiveServer> live_;
-  FleetTable fleet_{RealClock()};
   Env env_;
   std::unique_ptr<demo::Demo> demo_;  // null: no demo, or one without a scenario
   std::unique_ptr<SeriesBudget> budget_;
