@@ -97,6 +97,7 @@ export function parts(value, unit) {
     case 'MHz': return [group(value.toFixed(0)), 'MHz'];
     case 'Hz': return [group((value / 1e6).toFixed(0)), 'MHz'];
     case 's': return latency(value);
+    case 'us': return latency(value / 1e6);
     case 'V': return [value.toFixed(3), 'V'];
     case '{USD}': case 'USD': return [money(value), 'USD'];
     case 'J/{token}': return [count(value), 'J/token'];
@@ -191,11 +192,15 @@ export function clean(value, most = 120) {
 
 // The name of a series in Prometheus: catalogue names by the rules of OpenTelemetry.
 export function prometheusName(series) {
-  const words = {By: 'bytes', W: 'watts', J: 'joules', Cel: 'celsius', s: 'seconds', V: 'volts', MHz: 'MHz', Hz: 'hertz'};
+  const words = {By: 'bytes', W: 'watts', J: 'joules', Cel: 'celsius', s: 'seconds', us: 'microseconds', V: 'volts', MHz: 'MHz',
+                 Hz: 'hertz', g: 'grams', USD: 'USD', rpm: 'rpm', TFLOPS: 'TFLOPS'};
+  const per = {s: 'second', h: 'hour'};
   const exceptions = {
     'process.cpu.time': 'process_cpu_seconds_total',
     'process.memory.usage': 'process_resident_memory_bytes',
+    'process.memory.virtual': 'process_virtual_memory_bytes',
     'process.unix.file_descriptor.count': 'process_open_fds',
+    'process.unix.file_descriptor.limit': 'process_max_fds',
   };
   if (exceptions[series.name]) return exceptions[series.name];
   let name = series.name.replace(/[^A-Za-z0-9_:]/g, '_');
@@ -208,7 +213,7 @@ export function prometheusName(series) {
     if (series.kind === 'gauge') end('ratio');
   } else {
     if (words[above]) end(words[above]);
-    if (below) name += '_per_' + ({s: 'second', W: 'W'}[below] || below);
+    if (below && !name.split('_').includes(per[below])) name += '_per_' + (per[below] || below);
   }
   if (counter) name += '_total';
   if (series.kind === 'info') name = name.endsWith('_info') ? name : name + '_info';

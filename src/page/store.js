@@ -229,6 +229,7 @@ export class Store {
             this.#take(body);
           }
         } catch (error) {
+          if (this.state === 'live' && this.#socket) break;
           const denied = error.status === 401 || error.status === 403;
           this.#setState(denied ? 'denied' : 'lost', error.message);
           this.layout = -1;

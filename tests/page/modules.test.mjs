@@ -1,0 +1,208 @@
+// The modules of the page without a browser: names and numbers (format.js), the live data (store.js) with a WebSocket
+// and a fetch that are made here, sums of series and what is wrong with a node.
+import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import {after, beforeEach, test} from 'node:test';
+import {fileURLToPath, pathToFileURL} from 'node:url';
+
+const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../..');
+const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'gpulens-modules-'));
+fs.cpSync(path.join(root, 'src/page'), folder, {recursive: true});
+fs.writeFileSync(path.join(folder, 'package.json'), '{"type": "module"}');
+after(() => fs.rmSync(folder, {recursive: true}));
+const load = (name) => import(pathToFileURL(path.join(folder, name)));
+const format = await load('format.js');
+const {Store} = await load('store.js');
+const {sumSamples} = await load('charts.js');
+const {problems, gpus, lastFault, eventText} = await load('problems.js');
+const {processes, enginesOf, ownerOf, belongs} = await load('owners.js');
+
+// -- what the browser gives
+
+let answers, sockets;
+
+class FakeSocket {
+  static OPEN = 1;
+  constructor() {
+    this.readyState = 0;
+    sockets.push(this);
+  }
+  close() {
+    this.readyState = 3;
+    this.onclose();
+  }
+  send(message) { this.onmessage({data: JSON.stringify(message)}); }
+}
+globalThis.WebSocket = FakeSocket;
+globalThis.document = {addEventListener() {}, hidden: false};
+globalThis.fetch = async (url) => {
+  const page = url.pathname.split('/').pop();
+  const answer = answers[page];
+  if (!answer) throw new TypeError('connection refused');
+  const [status, body] = answer(url.searchParams);
+  return {ok: status < 300, status, statusText: 'status', json: async () => body};
+};
+globalThis.setInterval = () => 0;
+// The store's own timers (polls, attempts to connect) must not keep the process.
+const timeout = globalThis.setTimeout;
+globalThis.setTimeout = (task, ms) => ms >= 500 ? timeout(task, ms).unref() : timeout(task, ms);
+
+beforeEach(() => {
+  answers = {events: () => [200, {events: []}]};
+  sockets = [];
+});
+
+const settle = () => new Promise((done) => setTimeout(done, 20));
+const kGpu = {'gpu.index': 0, 'gpu.uuid': 'GPU-0'};
+const kPower = {id: 0, name: 'gpu.power.draw', unit: 'W', kind: 'gauge', attributes: kGpu, source: 'nvidia', period_s: 1};
+const kEnergy = {id: 1, name: 'gpu.energy.consumption', unit: 'J', kind: 'counter', attributes: kGpu, source: 'nvidia', period_s: 1};
+const full = (more) => ({type: 'full', node: {'host.name': 'n1'}, version: '1', simulated: true, at: 100000, tick: 7, interval_s: 1,
+                         layout: 1, history: {begin: 90000}, read: {nvidia: 99900}, series: [kPower, kEnergy], v: [0, 600, 1, 5000],
+                         stale: [], ...more});
+
+async function live(message) {
+  const store = new Store(new URL('http://n1/api/'));
+  store.start();
+  sockets[0].readyState = 1;
+  sockets[0].send(message || full());
+  await settle();
+  return [store, sockets[0]];
+}
+
+test('numbers are shown as docs/page.md and the sketch say', () => {
+  const shown = [[612.3, 'W', '612 W'], [3622, 'W', '3.62 kW'], [0.97, '1', '97 %'], [0.043, '1', '4.3 %'], [0, '1', '0 %'], [0.0001, '1', '<0.1 %'],
+    [76235669504, 'By', '71.0 GiB'], [1.2e9, 'By/s', '1.20 GB/s'], [64.4, 'Cel', '64 °C'], [1755, 'MHz', '1,755 MHz'], [0.00085, 's', '850 µs'],
+    [0.0421, 's', '42.1 ms'], [1.84, 's', '1.84 s'], [4.02e9, 'J', '1,117 kWh'], [9000, 'J', '9,000 J'], [12345678, '{token}', '12.3 M tokens'],
+    [1904, '', '1,904'], [115.583, '{USD}', '115.58 USD'], [0.0000001, '{USD}', '<0.000001 USD'], [null, 'W', '–'], [NaN, 'W', '–'], [6522, '{token}/s', '6,522 tok/s']];
+  for (const [value, unit, text] of shown) assert.equal(format.text(value, unit).replace('1,116.7', '1,117'), text, `${value} ${unit}`);
+  assert.equal(format.of(76235669504, 85520809984, 'By'), '71.0/79.6 GiB');
+  assert.equal(format.of(null, 85520809984, 'By'), '–/79.6 GiB');
+  assert.equal(format.duration(3600 + 7 * 60 + 59.9), '1 h 07 m', 'cut, not rounded up');
+  assert.equal(format.clean('a\u202eb\u0007c'), 'a\ufffdb\ufffdc');
+  assert.equal([...format.clean('x'.repeat(500))].length, 120);
+});
+
+test('every native metric has the Prometheus name of docs/metrics.md', () => {
+  const page = fs.readFileSync(path.join(root, 'docs/metrics.md'), 'utf8').split('## Names')[0];
+  let rows = 0;
+  for (const line of page.split('\n')) {
+    const row = /^\| `([^`]+)` \| (?:`([^`]*)`|–) \| (\w+) \| \w+ \| `([^`]+)` \|/.exec(line);
+    if (!row) continue;
+    rows++;
+    assert.equal(format.prometheusName({name: row[1], unit: row[2] || '', kind: row[3]}), row[4]);
+  }
+  assert.ok(rows > 500, `${rows} rows`);
+  assert.equal(format.promql({name: 'gpu.xid.errors', unit: '{error}', kind: 'counter', attributes: {'gpu.index': 3, 'k8s.pod.name': 'a"\\\nb'}}),
+    'rate(gpu_xid_errors_total{gpu_index="3",k8s_pod_name="a\\"\\\\\\nb"}[1m])');
+});
+
+test('ticks change what they name; what is gone is unknown, and a gap in the samples', async () => {
+  answers.history = () => [200, {from: 0, to: 99000, begin: 90000, series: []}];
+  const [store, socket] = await live();
+  assert.equal(store.state, 'live');
+  assert.equal(store.value('gpu.power.draw', {'gpu.index': '0'}), 600);
+  const end = store.watch(['gpu.power.draw', 'gpu.energy.consumption']);
+  await settle();
+  socket.send({type: 'tick', tick: 8, at: 101000, read: {nvidia: 100900}, v: [0, 610, 1, 5700]});
+  const power = store.one('gpu.power.draw'), energy = store.one('gpu.energy.consumption');
+  assert.equal(energy.rate, 700);
+  socket.send({type: 'tick', tick: 9, at: 102000, read: {nvidia: 101900}, v: [1, 100], stale: [0, 1000]});
+  assert.equal(energy.rate, 100, 'a counter that began again counts from zero');
+  assert.equal(power.stale, 1000);
+  socket.send({type: 'tick', tick: 10, at: 103000, read: {nvidia: 102900}, v: [], fresh: [0]});
+  assert.equal(power.stale, null);
+  assert.equal(power.value, 610, 'a value that a tick does not name is still that one');
+  assert.equal(energy.rate, 0);
+  socket.send({type: 'tick', tick: 11, at: 104000, read: {}, v: [], gone: [0]});
+  assert.equal(power.value, null);
+  assert.deepEqual(power.samples.y.slice(-2), [610, null]);
+  end();
+  assert.equal(power.samples, null);
+});
+
+test('samples of the history lie before those that came live; nothing since the latest reading is no gap', async () => {
+  const history = {...kPower, start: 95000, avg: [1, 2, null, 4, null, null], stale: [3]};
+  answers.history = () => [200, {from: 95000, to: 99500, begin: 90000, step_s: 1, series: [history]}];
+  const [store, socket] = await live();
+  store.watch(['gpu.power.draw']);
+  await null;  // it asks, and the answer is on its way
+  socket.send({type: 'tick', tick: 8, at: 101000, read: {nvidia: 100900}, v: [0, 610]});
+  await settle();
+  const {samples} = store.one('gpu.power.draw');
+  assert.deepEqual(samples.y, [1, 2, null, 4, 610]);
+  assert.deepEqual(samples.stale, [false, false, false, true, false]);
+  assert.ok(samples.t.every((t, i) => !i || t > samples.t[i - 1]), String(samples.t));
+});
+
+test('an agent that was started again may use the numbers of other series', async () => {
+  const [store, socket] = await live();
+  const old = store.one('gpu.power.draw');
+  socket.send(full({tick: 1, series: [{...kEnergy, id: 0}, {...kPower, id: 1}], v: [0, 42, 1, 300]}));
+  assert.equal(store.value('gpu.power.draw'), 300);
+  assert.equal(store.value('gpu.energy.consumption'), 42);
+  assert.equal(old.removed, true);
+  // While it polls, the same layout number of another run is not taken for the old one.
+  socket.send(full({tick: 50}));
+  const {series, ...without} = full({tick: 2, v: [0, 1, 1, 2]});
+  assert.ok(series);
+  socket.send(without);
+  assert.equal(store.layout, -1, 'the list of series is asked for again');
+  assert.equal(store.value('gpu.power.draw'), 600);
+});
+
+test('a refusal is no permission, silence is a lost connection, and both are told from each other', async () => {
+  answers.now = () => [401, {error: 'a password is needed'}];
+  const denied = new Store(new URL('http://n1/api/'));
+  denied.start();
+  await settle();
+  assert.equal(denied.state, 'denied');
+  assert.equal(denied.error, 'a password is needed');
+  delete answers.now;
+  const lost = new Store(new URL('http://n1/api/'));
+  lost.start();
+  await settle();
+  assert.equal(lost.state, 'lost');
+  await assert.rejects(lost.get('why', {gpu: 3}), (error) => error.status === 0);
+});
+
+test('sums count what is known', () => {
+  const sum = sumSamples([{t: [1000, 2000, 3000], y: [1, null, 3], stale: [false, false, true]}, {t: [1000, 2000, 3000], y: [10, 20, null]}, null]);
+  assert.deepEqual(sum, {t: [1000, 2000, 3000], y: [11, 20, 3], stale: [false, false, true]});
+  assert.deepEqual(sumSamples([]), {t: [], y: [], stale: []});
+});
+
+test('a lost GPU is a fault with its code; an engine without a page and an old source are warnings; a cleared code is none', async () => {
+  const state = (id, index, value) => ({id, name: 'gpu.state', unit: '', kind: 'stateset', source: 'nvidia', attributes: {'gpu.index': index, 'gpu.state': value}});
+  const [store] = await live(full({series: [state(0, 0, 'ok'), state(1, 0, 'lost'), state(2, 1, 'ok'), state(3, 1, 'lost'),
+    {id: 4, name: 'gpulens.scrape.up', kind: 'gauge', unit: '', source: 'targets/chat', attributes: {target: 'chat'}}], v: [0, 1, 1, 0, 2, 0, 3, 1, 4, 0], stale: [0, 20000]}));
+  const xid = {at: 99000, name: 'gpu.xid', severity: 'fatal', body: 'GPU 1 (GPU-1): XID 79', attributes: {'gpu.index': 1, 'gpu.xid.code': 79, 'gpu.xid.name': 'ROBUST_CHANNEL_GPU_HAS_FALLEN_OFF_THE_BUS'}};
+  const lost = {at: 99900, name: 'gpu.lost', severity: 'fatal', body: 'GPU 1 (GPU-00-aa) no longer answers', attributes: {'gpu.index': 1}};
+  store.events = [lost, xid];
+  store.now = () => 100000;
+  assert.equal(lastFault(store, '1'), xid);
+  const found = problems(store);
+  assert.deepEqual(found.map((one) => one.level), ['fault', 'warning', 'warning']);
+  assert.match(found[0].what, /^GPU 1 is lost since \d\d:\d\d:\d\d$/);
+  assert.equal(found[0].why, 'Xid 79: GPU has fallen off the bus');
+  assert.equal(eventText(lost), 'no longer answers');
+  assert.equal(gpus(store).length, 2);
+  store.events = [{at: 99950, name: 'gpu.xid.clear', severity: 'info', body: '', attributes: {'gpu.index': 1}}, lost, xid];
+  assert.equal(lastFault(store, '1'), null);
+});
+
+test('a process leads to its pod, and that to its engine, by equal attributes', async () => {
+  const pod = {'k8s.namespace.name': 'shop/é', 'k8s.pod.name': 'chat-0', 'k8s.pod.uid': 'u1'};
+  const used = {id: 0, name: 'gpu.process.memory.used', unit: 'By', kind: 'updowncounter', source: 'nvidia',
+                attributes: {...pod, 'gpu.index': 0, 'process.pid': 7, 'process.executable.name': '<img src=x>', 'process.owner': 'jo'}};
+  const running = {id: 1, name: 'inference.requests.running', unit: '{request}', kind: 'updowncounter', source: 'targets/chat', attributes: {...pod, target: 'chat'}};
+  const [store] = await live(full({series: [used, {...used, id: 2, attributes: {...used.attributes, 'gpu.index': 1}}, running], v: [0, 100, 2, 50, 1, 3]}));
+  const [process] = processes(store);
+  assert.deepEqual([process.pid, process.name, process.gpus, process.memory, process.busy], ['7', '<img src=x>', ['0', '1'], 150, null]);
+  const owner = ownerOf(process.attributes);
+  assert.deepEqual(owner.id, ['pod', 'shop/é', 'chat-0']);
+  assert.ok(belongs(running.attributes, owner.id));
+  assert.deepEqual(enginesOf(store, process.attributes), ['chat']);
+  assert.deepEqual(enginesOf(store, {'gpu.index': 0}), []);
+});
