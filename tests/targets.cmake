@@ -48,6 +48,9 @@ add_test(NAME peers_image COMMAND ${e2e_python} -m unittest -v test_image.UnderP
 foreach(label e2e peers)
   set_tests_properties(${label}_image PROPERTIES LABELS ${label} TIMEOUT 600 RESOURCE_LOCK build_image ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
+# The modules of the page, without a browser.
+add_test(NAME e2e_page_modules COMMAND ${e2e_python} -m unittest -v test_modules WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/page)
+set_tests_properties(e2e_page_modules PROPERTIES LABELS e2e TIMEOUT 90 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 # What is deployed: rules, compose files, the chart.
 foreach(name rules alerts_live compose chart seed_rows_deploy)
   add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/deploy)
