@@ -58,6 +58,7 @@ export class Charts {
   //   unit     of the axis. Default: that of the first series, of counters per second
   //   limits   () -> [{label, value}]: lines; null values are left out
   //   max      the axis reaches at least so far: 1 for shares
+  //   smooth_s   the mean of so many seconds is shown: of counters that grow in jumps
   //   floats   the axis does not begin at zero
   //   events   (event) -> whether it is marked. Default: warnings and worse
   //   note     a line below the title
@@ -224,6 +225,8 @@ class Chart {
     const items = found.map(([select, series], i) => fromSeries(series,
       format.clean(select.label ? (typeof select.label === 'function' ? select.label(series) : select.label)
         : label ? label(series) : apart(series)), order ? order(series) : i));
+    const {smooth_s} = this.options;
+    if (smooth_s) for (const item of items) if (item.samples) Object.assign(item, {samples: smooth(item.samples, smooth_s * 1000), series: null, of: item.series});
     return items.sort((a, b) => a.order - b.order);
   }
 
@@ -514,10 +517,11 @@ class Chart {
   promql() {
     const lines = new Set();
     for (const item of this.items) {
-      if (!item.series || this.hidden.has(item.label)) continue;
-      const select = this.selects.find((one) => one.name === item.series.name);
+      const series = item.series || item.of;
+      if (!series || this.hidden.has(item.label)) continue;
+      const select = this.selects.find((one) => one.name === series.name);
       const keys = select && select.attributes ? Object.keys(select.attributes) : [];
-      lines.add(format.promql(item.series, keys));
+      lines.add(format.promql(series, keys));
     }
     for (const name of this.options.names || []) {
       const [series] = this.charts.store.find(name);
@@ -582,9 +586,29 @@ function telling(all) {
   return (series) => {
     const words = used.filter((key) => series.attributes[key] !== undefined)
       .map((key) => key === 'gpu.index' ? 'GPU ' + series.attributes[key] : String(series.attributes[key]));
+    if (!words.length && names === 1 && series.attributes['gpu.index'] !== undefined) return 'GPU ' + series.attributes['gpu.index'];
     if (names > 1 || !words.length) words.unshift(series.name);
     return words.join(' ');
   };
+}
+
+// The mean of the last `ms` at each sample.
+function smooth({t, y, stale}, ms) {
+  const out = [];
+  let first = 0, sum = 0, count = 0;
+  for (let i = 0; i < t.length; i++) {
+    if (y[i] !== null) {
+      sum += y[i];
+      count++;
+    }
+    for (; t[first] < t[i] - ms; first++) {
+      if (y[first] === null) continue;
+      sum -= y[first];
+      count--;
+    }
+    out.push(y[i] === null || !count ? null : Math.max(0, sum / count));
+  }
+  return {t, y: out, stale};
 }
 
 // Divides samples into a line of good values and, where there are any, a dotted one of stale ones, which begins at

@@ -70,7 +70,8 @@ export function keyed(parent, items, key, make) {
   parent.keyedRows = rows;
 }
 
-// A table that is updated in place. `columns`: [{id, title, number, value(row) -> text|Node|[…], sort(row), hint}].
+// A table that is updated in place. `columns`: [{id, title, number, value(row) -> text|Node|[…], sort(row), hint, style}];
+// `style`: 'wide' wraps text, 'short' cuts it.
 // `options`: {caption, key(row), href(row), rowClass(row), empty}. Returns {element, update(rows)}. A click on a
 // head sorts by that column, where it has `sort`; without one the order of the rows stays.
 export function table(columns, options) {
@@ -111,7 +112,7 @@ export function table(columns, options) {
 
   function make() {
     const cells = columns.map((column, i) =>
-      h(i ? 'td' : 'th', {class: column.number ? 'n' : null, scope: i ? null : 'row'}));
+      h(i ? 'td' : 'th', {class: column.number ? 'n' : column.style, scope: i ? null : 'row'}));
     const line = h('tr', {}, cells);
     return {
       element: line,

@@ -96,7 +96,7 @@ function meter(share, text) {
 
 function ownerLink(context, attributes) {
   const owner = ownerOf(attributes);
-  if (owner) return h('a', {href: context.href('gpus', ...owner.id)}, owner.text);
+  if (owner) return h('a', {href: context.href('gpus', ...owner.id), title: owner.text}, owner.text);
   return ownerText(attributes) || format.kUnknown;
 }
 
@@ -134,12 +134,12 @@ function renderAll(context) {
     {id: 'power', title: 'power', number: true, sort: number((gpu) => gpu.value('gpu.power.draw')),
       value: (row) => row.lost ? format.kUnknown : format.of(row.read.value('gpu.power.draw'), powerLimit(row.read), 'W')},
     column('core', 'core', coreTemperature, 'Cel', 'temperature of the chip'),
-    column('hbm', 'memory °C', memoryTemperature, 'Cel', 'temperature of the memory'),
+    column('hbm', 'mem', memoryTemperature, 'Cel', 'temperature of its memory'),
     column('clock', 'SM clock', (gpu) => gpu.value('gpu.clock.frequency', {'gpu.clock.type': 'sm'}), 'MHz'),
     column('nvlink', 'NVLink', (gpu) => gpu.sum('gpu.interconnect.throughput'), 'By/s', 'both directions'),
     {id: 'pcie', title: 'PCIe', value: (row) => row.lost ? format.kUnknown : pcie(row.read)},
     {id: 'throttled', title: 'held back by', sort: number((gpu) => (throttle(gpu) || [null])[0]), value: (row) => row.lost ? format.kUnknown : throttleText(row.read)},
-    {id: 'runs', title: 'runs', value: (row) => ownerLink(context, row.attributes)},
+    {id: 'runs', title: 'runs', style: 'short', value: (row) => ownerLink(context, row.attributes)},
   ], {caption: 'GPUs', key: (row) => row.index, href: (row) => context.href('gpus', row.index),
       empty: 'No GPU on this machine. See what it looks like: gpulens agent --demo. Why none was found: gpulens doctor'});
   const owners = table([
@@ -266,9 +266,7 @@ function renderOne(context, index) {
       h('section', {class: 'card'}, h('h3', {}, 'Events'), events, noEvents),
       h('section', {class: 'card'}, h('h3', {}, 'Counts'), errors),
       h('section', {class: 'card'}, h('h3', {}, 'What it is'), facts)));
-  import('./why.js').then(({panel}) => {
-    if (root.isConnected) put(why, context.part(panel(context, {gpu: index})));
-  }, () => why.remove());
+  showWhy(context, why, {gpu: index});
 
   return () => {
     const me = gpus(store).find((one) => one.index === index);
@@ -326,6 +324,13 @@ function renderOne(context, index) {
   };
 }
 
+// The panel of why.js, where it is served.
+function showWhy(context, box, about) {
+  import('./why.js').then(({panel}) => {
+    if (box.isConnected) put(box, context.part(panel(context, about)));
+  }, () => box.remove());
+}
+
 function direction(series) {
   const way = String(series.attributes['gpu.interconnect.direction'] || '');
   return {transmit: 'sent', receive: 'received'}[way] || way;
@@ -379,14 +384,16 @@ function renderProcess(context, index, pid) {
   const title = h('h2', {}, 'Process ' + format.clean(pid, 12));
   const facts = h('dl', {class: 'facts'});
   const select = {'process.pid': pid};
+  const why = h('div');
   put(root, crumbs(context, ['GPUs', 'gpus'], ['GPU ' + format.clean(index, 10), 'gpus', index], ['process ' + format.clean(pid, 12)]), title,
-    h('div', {class: 'card'}, facts),
+    h('div', {class: 'card'}, facts), why,
     h('div', {class: 'charts'},
       context.chart({title: 'GPU memory of the process', select: {name: 'gpu.process.memory.used', attributes: select}, order: byIndex}),
-      context.chart({title: 'Busy by the process', max: 1, select: {name: 'gpu.process.utilization', attributes: select}, order: byIndex,
+      context.chart({title: 'Busy by the process', max: 1, select: {name: 'gpu.process.utilization', attributes: {...select, 'gpu.task.type': 'compute'}}, order: byIndex,
         empty: 'the driver does not measure it for this process'}),
-      context.chart({title: 'Power of the process', note: 'its part of the GPU’s energy', select: {name: 'gpu.process.energy', attributes: select}, order: byIndex}),
+      context.chart({title: 'Power of the process', note: 'mean of 30 s', smooth_s: 30, select: {name: 'gpu.process.energy', attributes: select}, order: byIndex}),
       context.chart({title: 'Power of the GPU', select: {name: 'gpu.power.draw', attributes: {'gpu.index': index}}, keep: isWhole, order: byIndex})));
+  showWhy(context, why, {pid});
   return () => {
     const [one] = processes(store, (a) => String(a['process.pid']) === pid);
     if (!one) {
@@ -413,13 +420,17 @@ function renderOwner(context, id) {
   const title = h('h2', {}, format.clean(name, 100));
   const facts = h('dl', {class: 'facts'});
   const running = processTable(context, true);
-  put(root, crumbs(context, ['GPUs', 'gpus'], [format.clean(name, 100)]), title, h('div', {class: 'card'}, facts),
+  const why = h('div');
+  put(root, crumbs(context, ['GPUs', 'gpus'], [format.clean(name, 100)]), title, h('div', {class: 'card'}, facts), why,
     h('div', {class: 'charts'},
       context.chart({title: 'Busy', select: {name: 'gpu.utilization'}, keep, order: byIndex, max: 1}),
       context.chart({title: 'Power', select: {name: 'gpu.power.draw'}, keep, order: byIndex}),
       context.chart({title: 'Memory', select: {name: 'gpu.memory.used'}, keep, order: byIndex}),
-      context.chart({title: 'Tensor pipes', select: {name: 'gpu.pipe.tensor.active'}, keep, order: byIndex, max: 1})),
+      context.chart({title: 'SM', select: {name: 'gpu.sm.active'}, keep, order: byIndex, max: 1}),
+      context.chart({title: 'Tensor pipes', select: {name: 'gpu.pipe.tensor.active'}, keep, order: byIndex, max: 1}),
+      context.chart({title: 'Temperature', note: 'of the chip', select: {name: 'gpu.temperature', attributes: {'gpu.temperature.sensor': 'edge'}}, keep, order: byIndex})),
     h('section', {class: 'card'}, h('h3', {}, 'Processes'), running.element));
+  if (id[0] === 'job') showWhy(context, why, {job: id[1]});
   return () => {
     const mine = gpus(store).filter((gpu) => belongs(gpu.attributes, id));
     const all = processes(store, (a) => belongs(a, id));
