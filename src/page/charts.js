@@ -58,7 +58,7 @@ export class Charts {
   //   unit     of the axis. Default: that of the first series, of counters per second
   //   limits   () -> [{label, value}]: lines; null values are left out
   //   max      the axis reaches at least so far: 1 for shares
-  //   smooth_s   the mean of so many seconds is shown: of counters that grow in jumps
+  //   spread_s of counters that grow in jumps: over how many seconds a jump may be spread
   //   floats   the axis does not begin at zero
   //   events   (event) -> whether it is marked. Default: warnings and worse
   //   note     a line below the title
@@ -225,8 +225,10 @@ class Chart {
     const items = found.map(([select, series], i) => fromSeries(series,
       format.clean(select.label ? (typeof select.label === 'function' ? select.label(series) : select.label)
         : label ? label(series) : apart(series)), order ? order(series) : i));
-    const {smooth_s} = this.options;
-    if (smooth_s) for (const item of items) if (item.samples) Object.assign(item, {samples: smooth(item.samples, smooth_s * 1000), series: null, of: item.series});
+    const {spread_s} = this.options;
+    for (const item of spread_s ? items : []) {
+      if (item.samples) Object.assign(item, {samples: spread(item.samples, spread_s * 1000), series: null, of: item.series});
+    }
     return items.sort((a, b) => a.order - b.order);
   }
 
@@ -592,23 +594,21 @@ function telling(all) {
   };
 }
 
-// The mean of the last `ms` at each sample.
-function smooth({t, y, stale}, ms) {
-  const out = [];
-  let first = 0, sum = 0, count = 0;
-  for (let i = 0; i < t.length; i++) {
-    if (y[i] !== null) {
-      sum += y[i];
-      count++;
+// Rates of a counter that grows in jumps: each jump is spread over the samples of 0 before it, `ms` at most. What
+// came after the last jump is not known yet.
+export function spread({t, y, stale}, ms) {
+  const out = y.slice();
+  let begin = 0;
+  for (let i = 0; i < y.length; i++) {
+    if (y[i] === 0 && i > begin && t[i] - t[begin] <= ms) continue;
+    if (y[i] > 0 && i > begin && t[i] - t[begin] <= ms) {
+      const mean = y[i] * (t[i] - t[i - 1]) / (t[i] - t[begin]);
+      for (let j = begin + 1; j <= i; j++) out[j] = mean;
     }
-    for (; t[first] < t[i] - ms; first++) {
-      if (y[first] === null) continue;
-      sum -= y[first];
-      count--;
-    }
-    out.push(y[i] === null || !count ? null : Math.max(0, sum / count));
+    begin = i;
   }
-  return {t, y: out, stale};
+  const end = t.length && begin < t.length - 1 && t[t.length - 1] - t[begin] <= ms ? begin + 1 : t.length;
+  return {t: t.slice(0, end), y: out.slice(0, end), stale: stale.slice(0, end)};
 }
 
 // Divides samples into a line of good values and, where there are any, a dotted one of stale ones, which begins at

@@ -391,7 +391,7 @@ function renderProcess(context, index, pid) {
       context.chart({title: 'GPU memory of the process', select: {name: 'gpu.process.memory.used', attributes: select}, order: byIndex}),
       context.chart({title: 'Busy by the process', max: 1, select: {name: 'gpu.process.utilization', attributes: {...select, 'gpu.task.type': 'compute'}}, order: byIndex,
         empty: 'the driver does not measure it for this process'}),
-      context.chart({title: 'Power of the process', note: 'mean of 30 s', smooth_s: 30, select: {name: 'gpu.process.energy', attributes: select}, order: byIndex}),
+      context.chart({title: 'Power of the process', note: 'its part of the GPU’s', spread_s: 30, select: {name: 'gpu.process.energy', attributes: select}, order: byIndex}),
       context.chart({title: 'Power of the GPU', select: {name: 'gpu.power.draw', attributes: {'gpu.index': index}}, keep: isWhole, order: byIndex})));
   showWhy(context, why, {pid});
   return () => {

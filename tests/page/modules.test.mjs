@@ -15,7 +15,7 @@ after(() => fs.rmSync(folder, {recursive: true}));
 const load = (name) => import(pathToFileURL(path.join(folder, name)));
 const format = await load('format.js');
 const {Store} = await load('store.js');
-const {sumSamples} = await load('charts.js');
+const {sumSamples, spread} = await load('charts.js');
 const {problems, gpus, lastFault, eventText} = await load('problems.js');
 const {processes, enginesOf, ownerOf, belongs} = await load('owners.js');
 
@@ -171,6 +171,13 @@ test('sums count what is known', () => {
   const sum = sumSamples([{t: [1000, 2000, 3000], y: [1, null, 3], stale: [false, false, true]}, {t: [1000, 2000, 3000], y: [10, 20, null]}, null]);
   assert.deepEqual(sum, {t: [1000, 2000, 3000], y: [11, 20, 3], stale: [false, false, true]});
   assert.deepEqual(sumSamples([]), {t: [], y: [], stale: []});
+});
+
+test('a jump of a counter is spread over the time before it, and keeps its sum', () => {
+  const t = [0, 1000, 2000, 3000, 4000, 5000, 6000, 7000], stale = t.map(() => false);
+  const line = spread({t, y: [5, 0, 0, 0, 40, 0, 20, 0], stale}, 30000);
+  assert.deepEqual(line.y, [5, 10, 10, 10, 10, 10, 10]);
+  assert.deepEqual(spread({t, y: [5, 0, 0, null, 40, 0, 0, 20], stale}, 2000).y, [5, 0, 0, null, 40, 0, 0, 20], 'nothing over a gap, nor over more than 2 s');
 });
 
 test('a lost GPU is a fault with its code; an engine without a page and an old source are warnings; a cleared code is none', async () => {
