@@ -594,21 +594,31 @@ function telling(all) {
   };
 }
 
-// Rates of a counter that grows in jumps: each jump is spread over the samples of 0 before it, `ms` at most. What
-// came after the last jump is not known yet.
+// Rates of a counter that grows in jumps, as a line: each jump (rates above 0 that follow one another) is spread over
+// the samples of 0 before it, `ms` at most, and then the mean of `ms` around each sample is taken, since samples do not
+// begin where jumps do. What came after the last jump is not known yet.
 export function spread({t, y, stale}, ms) {
   const out = y.slice();
-  let begin = 0;
-  for (let i = 0; i < y.length; i++) {
-    if (y[i] === 0 && i > begin && t[i] - t[begin] <= ms) continue;
-    if (y[i] > 0 && i > begin && t[i] - t[begin] <= ms) {
-      const mean = y[i] * (t[i] - t[i - 1]) / (t[i] - t[begin]);
-      for (let j = begin + 1; j <= i; j++) out[j] = mean;
+  let begin = 0;  // the last sample before the present zeros
+  for (let i = 1; i < y.length; i++) {
+    if (y[i] === 0 && t[i] - t[begin] <= ms) continue;
+    let last = i;
+    while (y[i] > 0 && last + 1 < y.length && y[last + 1] > 0) last++;
+    if (y[i] > 0 && t[last] - t[begin] <= ms) {
+      let sum = 0;
+      for (let j = i; j <= last; j++) sum += y[j] * (t[j] - t[j - 1]);
+      for (let j = begin + 1; j <= last; j++) out[j] = sum / (t[last] - t[begin]);
     }
-    begin = i;
+    begin = i = last;
   }
-  const end = t.length && begin < t.length - 1 && t[t.length - 1] - t[begin] <= ms ? begin + 1 : t.length;
-  return {t: t.slice(0, end), y: out.slice(0, end), stale: stale.slice(0, end)};
+  const end = t.length && t[t.length - 1] - t[begin] <= ms ? begin + 1 : t.length;
+  const mean = [];
+  for (let i = 0, first = 0, after = 0, sum = 0; i < end; i++) {
+    while (after < end && t[after] - t[i] <= ms / 2) sum += out[after++] || 0;
+    while (t[i] - t[first] > ms / 2) sum -= out[first++] || 0;
+    mean.push(out[i] === null ? null : Math.max(0, sum / (after - first)));
+  }
+  return {t: t.slice(0, end), y: mean, stale: stale.slice(0, end)};
 }
 
 // Divides samples into a line of good values and, where there are any, a dotted one of stale ones, which begins at

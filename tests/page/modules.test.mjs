@@ -173,11 +173,22 @@ test('sums count what is known', () => {
   assert.deepEqual(sumSamples([]), {t: [], y: [], stale: []});
 });
 
-test('a jump of a counter is spread over the time before it, and keeps its sum', () => {
-  const t = [0, 1000, 2000, 3000, 4000, 5000, 6000, 7000], stale = t.map(() => false);
-  const line = spread({t, y: [5, 0, 0, 0, 40, 0, 20, 0], stale}, 30000);
-  assert.deepEqual(line.y, [5, 10, 10, 10, 10, 10, 10]);
-  assert.deepEqual(spread({t, y: [5, 0, 0, null, 40, 0, 0, 20], stale}, 2000).y, [5, 0, 0, null, 40, 0, 0, 20], 'nothing over a gap, nor over more than 2 s');
+test('a counter that grows in jumps has an even rate, whose sum is that of the jumps', () => {
+  const t = [], y = [];
+  for (let i = 0; i < 300; i++) {
+    t.push(3000 * i);
+    y.push(0);
+  }
+  for (let jump = 10; jump < 890; jump += 10) {  // 6,000 J each 10 s, partly in one sample and partly in the next
+    y[Math.floor(jump / 3)] += 2000 * (1 - jump % 3 / 3);
+    y[Math.floor(jump / 3) + 1] += 2000 * (jump % 3 / 3);
+  }
+  const line = spread({t, y, stale: t.map(() => false)}, 30000);
+  const inside = line.y.slice(20, 280);
+  assert.ok(Math.min(...inside) > 500 && Math.max(...inside) < 700, `${Math.min(...inside)} to ${Math.max(...inside)} W, of 600`);
+  const mean = inside.reduce((a, b) => a + b, 0) / inside.length;
+  assert.ok(Math.abs(mean - 600) < 6, `${mean} W`);
+  assert.deepEqual(spread({t: [0, 1000, 2000], y: [7, null, 9], stale: []}, 1000).y.map((one) => one === null), [false, true, false]);
 });
 
 test('a lost GPU is a fault with its code; an engine without a page and an old source are warnings; a cleared code is none', async () => {
