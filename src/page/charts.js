@@ -22,6 +22,8 @@ function load() {
       Dygraph.PLUGINS = [Dygraph.Plugins.Axes, Dygraph.Plugins.Grid];
       return Dygraph;
     });
+    // The agent is away, or refuses: the next chart tries again.
+    library.catch(() => { library = null; });
   }
   return library;
 }
@@ -244,7 +246,14 @@ class Chart {
   }
 
   async #draw() {
-    const Dygraph = await load();
+    let Dygraph;
+    try {
+      Dygraph = await load();
+    } catch {
+      this.empty.hidden = false;
+      setText(this.empty, 'dygraph.js cannot be loaded from the agent, trying again');
+      return;
+    }
     if (this.destroyed || !this.plot.offsetWidth) return;
     const colours = this.charts.colours();
     const shown = this.items.filter((item) => !this.hidden.has(item.label) && item.samples);

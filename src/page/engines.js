@@ -67,7 +67,10 @@ export function engines(store) {
       pod: attribute('k8s.pod.name'), tenant: attribute('tenant'), job: attribute('slurm.job.id'),
       gpus: gpusOf(store, own.attributes),
     } : seen || {engine: null, layer: null, model: null, version: null, pod: null, tenant: null, job: null, gpus: []};
-    if (own) remembered.set(name, what);
+    // A pod that ended has left its GPUs before its page counts as down.
+    const gpus = what.gpus.length || !seen ? what.gpus : seen.gpus;
+    if (own) remembered.set(name, {...what, gpus});
+    if (up !== 1) what.gpus = gpus;
     const hits = rate('inference.prefix_cache.hits'), queries = rate('inference.prefix_cache.queries');
     const stated = all.find((one) => ['inference.cache.hit_ratio', 'vllm.cache.hit_rate', 'sglang.cache.hit_rate'].includes(one.name) && one.value !== null);
     found.push({
@@ -103,7 +106,7 @@ function stateNode(engine) {
 
 function gpuLinks(context, engine) {
   if (!engine.gpus.length) return format.kUnknown;
-  return engine.gpus.map((gpu, i) => [i ? ' ' : '', h('a', {href: context.href('gpus', gpu), 'aria-label': 'GPU ' + gpu}, String(gpu))]);
+  return engine.gpus.map((gpu, i) => [i ? ' ' : '', h('a', {class: 'number', href: context.href('gpus', gpu), 'aria-label': 'GPU ' + gpu}, String(gpu))]);
 }
 
 function renderList(context) {
@@ -160,7 +163,7 @@ function renderOne(context, name) {
   const last = {'inference.requests.running': 'running', 'inference.requests.waiting': 'waiting', 'inference.tokens.prompt': 'prompt',
                 'inference.tokens.generation': 'generated', 'inference.prefix_cache.hits': 'hits', 'inference.prefix_cache.queries': 'looked up'};
   const byName = (s) => last[s.name] + (s.attributes['cache.type'] ? ' ' + format.clean(s.attributes['cache.type'], 16) : '');
-  put(context.root, h('h2', {}, h('a', {href: context.href('engines')}, 'Engines'), ' › ', format.clean(name, 60)), head, note, tiles.element,
+  put(context.root, h('nav', {class: 'crumbs', 'aria-label': 'where this is'}, h('a', {href: context.href('engines')}, 'Engines'), ' › ', format.clean(name, 60)), h('h2', {}, format.clean(name, 60)), head, note, tiles.element,
     h('div', {class: 'charts'},
       context.chart({title: 'Requests', select: of(['inference.requests.running', 'inference.requests.waiting']), label: byName}),
       context.chart({title: 'Tokens', select: of(['inference.tokens.generation', 'inference.tokens.prompt']), label: byName}),

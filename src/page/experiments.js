@@ -1,6 +1,6 @@
 // The view of experiments: recorded runs, and of one run its figures and curves.
 
-import {h, s, put, table} from './dom.js';
+import {h, s, put, setText, table} from './dom.js';
 import * as format from './format.js';
 import {figures} from './figures.js';
 
@@ -122,7 +122,8 @@ function renderList(context) {
 }
 
 function renderOne(context, id) {
-  const head = h('h2', {}, h('a', {href: context.href('experiments')}, 'Experiments'), ' › ', format.clean(id, 64));
+  const crumbs = h('nav', {class: 'crumbs', 'aria-label': 'where this is'}, h('a', {href: context.href('experiments')}, 'Experiments'), ' › ', format.clean(id, 64));
+  const head = h('h2', {}, format.clean(id, 64));
   const note = h('div', {}, h('p', {class: 'dim'}, 'asking the agent'));
   const tiles = figures();
   const curves = h('div', {class: 'charts'});
@@ -136,14 +137,14 @@ function renderOne(context, id) {
     {id: 'step', title: 'last step', number: true, value: (row) => format.count(row.last_step)},
   ], {caption: 'Metrics', key: (row) => row.key, empty: 'This run has no metric.'});
   const below = h('div', {hidden: true}, h('h3', {}, 'Metrics'), metrics.element, h('h3', {}, 'The run'), facts);
-  put(context.root, head, note, tiles.element, curves, below);
+  put(context.root, crumbs, head, note, tiles.element, curves, below);
   follow(context, {id}, (answer, error) => {
     if (error || !answer.run) {
       put(note, error ? h('p', {class: 'bad'}, format.clean(error.message, 300)) : absent(answer));
       return;
     }
     const {run} = answer;
-    put(head, h('a', {href: context.href('experiments')}, 'Experiments'), ' › ', format.clean(run.name || run.id, 80));
+    setText(head, format.clean(run.name || run.id, 80));
     put(note, h('p', {}, status(run), run.reason ? ' · ' + format.clean(run.reason, 300) : '', ' · started ' + format.dateTime(Date.parse(run.started)), ' · ', h('span', {class: 'mono'}, format.clean(run.id, 64))));
     const one = run.energy || {};
     tiles.update([

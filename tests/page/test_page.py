@@ -43,7 +43,8 @@ def node_test(name, agents, seconds):
     ports = ",".join(str(free_port()) for _ in range(2 * agents))
     environment = {**os.environ, "GPULENS_BIN": str(BINARY), "GPULENS_PAGE_PORTS": ports, "GPULENS_CHROMIUM": chromium(),
                    "GPULENS_METRICS": "standard"}
-    environment.pop("GPULENS_DEMO_SCENARIO", None)
+    for key in ("GPULENS_DEMO_SCENARIO", "GPULENS_PAGE_FOLDER"):
+        environment.pop(key, None)
     run = subprocess.run(["node", "--test", "--test-reporter=spec", str(HERE / name)], env=environment, timeout=seconds,
                          capture_output=True, text=True)
     print(run.stdout + run.stderr, flush=True)

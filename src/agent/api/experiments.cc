@@ -65,7 +65,7 @@ Result<std::string> RunsJson(RunReader& reader, const ApiRequest& request) {
   }
   if (const std::string* status = request.Find("status")) filter.status = *status;
   if (const std::string* name = request.Find("name")) filter.name = *name;
-  const size_t shown = filter.limit++;  // one more says whether there are more
+  const size_t shown = filter.limit++;  // one more shows whether there are more
   ASSIGN_OR_RETURN(std::vector<RunRow> runs, reader.List(filter));
   const bool more = runs.size() > shown;
   if (more) runs.resize(shown);
@@ -185,7 +185,7 @@ void AddExperimentsPage(Api& api, std::string database, Duration longest) {
             Result<std::string> json = id ? OneRunJson(*reader, request, *id) : RunsJson(*reader, request);
             if (json || json.error().code == Code::kInvalidArgument) return json;
             if (json.error().code == Code::kTimeout)
-              return Status{Code::kExhausted, "reading " + *file + " takes too long: ask for fewer metrics"};
+              return Status{Code::kExhausted, "reading " + *file + " takes too long: select fewer metrics"};
             return NoRunsJson(*file, json.error());
           });
 }

@@ -23,7 +23,7 @@ void AddCodeFacts(JsonObject& root, std::string_view kind, const CodeFacts& fact
 
 struct FoundCode {
   std::string_view kind;
-  const CodeFacts* facts = nullptr;  // null: not asked for
+  const CodeFacts* facts = nullptr;  // null: not in the request
 };
 
 Result<FoundCode> CodeOf(const ApiRequest& request) {
