@@ -61,6 +61,7 @@ FOREIGN = {
     "protozero/": ("wire", "net", "sources/*"),
     "snappy-c.h": ("wire",),
     "sqlite3.h": ("store",),
+    "ncursesw/": ("cli",),
     "CLI/": ("cli",),
     "yaml-cpp/": ("base",),
     "libdeflate.h": ("net", "wire", "delivery"),

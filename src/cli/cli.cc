@@ -305,6 +305,7 @@ int RunCommandLine(int argc, char** argv) {
   app.set_version_flag("--version", "gpulens " + std::string(Version()));
   AddAgent(app, line);
   AddDoctor(app, line.code);
+  AddTop(app, line.code);
   AddCheck(app, line.code);
   AddEvents(app, line);
   AddMetrics(app, line.code);

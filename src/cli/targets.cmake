@@ -17,6 +17,8 @@ add_gpulens_library(cli_node DIR src/cli/node DEPS gpulens_agent_local gpulens_c
   TEST_DEPS gpulens_net_testing)
 add_gpulens_library(cli_trace DIR src/cli/trace DEPS gpulens_cli_node gpulens_cli_telemetry gpulens_wire_perfetto gpulens_store_experiments
   gpulens_history PRIVATE_DEPS CLI11::CLI11)
+add_gpulens_library(cli_top DIR src/cli/top DEPS gpulens_cli_node gpulens_cli_help gpulens_wire_json
+  PRIVATE_DEPS CLI11::CLI11 dep_ncurses dep_tinfo)
 add_gpulens_library(cli_plot DIR src/cli/plot DEPS gpulens_cli_common)
 add_gpulens_library(cli_help DIR src/cli/help DEPS gpulens_cli_common PRIVATE_DEPS CLI11::CLI11)
 add_gpulens_library(cli_common DIR src/cli/common DEPS gpulens_wire_json)
@@ -34,7 +36,7 @@ add_gpulens_library(cli_why DIR src/cli/why DEPS gpulens_why gpulens_cli_node gp
   PRIVATE_DEPS CLI11::CLI11)
 add_gpulens_library(cli_queue DIR src/cli/queue DEPS gpulens_agent_run gpulens_delivery gpulens_wire_json gpulens_cli_help
   PRIVATE_DEPS CLI11::CLI11)
-add_gpulens_library(cli DEPS gpulens_cli_collect gpulens_cli_events gpulens_cli_bench
+add_gpulens_library(cli DEPS gpulens_cli_collect gpulens_cli_top gpulens_cli_events gpulens_cli_bench
   gpulens_cli_check gpulens_cli_engines gpulens_cli_slurm gpulens_cli_exp gpulens_cli_telemetry gpulens_cli_cost gpulens_sdk_experiment gpulens_sources_nvml_capture
   gpulens_cli_common gpulens_cli_compare gpulens_cli_migrate gpulens_cli_queue gpulens_cli_trace gpulens_cli_why gpulens_cli_help PRIVATE_DEPS gpulens_sdk_energy
   gpulens_sources_nvml_reader gpulens_sources_nvml_simulated gpulens_sources_amdsmi_reader gpulens_sources_amdsmi_simulated

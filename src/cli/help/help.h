@@ -69,6 +69,7 @@ void AddRun(CLI::App& app, int& code);
 void AddSlurm(CLI::App& app, int& code);
 void AddTelemetry(CLI::App& app, int& code);
 void AddTrace(CLI::App& app, int& code);
+void AddTop(CLI::App& app, int& code);
 
 // Adds an option; `type` names its value in the help.
 CLI::Option* AddOption(CLI::App& command, const std::string& names, std::string& value,
