@@ -5,6 +5,9 @@
 #include <mutex>
 
 #include "agent/api/api.h"
+#include "agent/api/event_ring.h"
+#include "agent/api/experiments.h"
+#include "agent/api/explain.h"
 #include "agent/api/history_pages.h"
 #include "agent/api/why.h"
 #include "agent/demo/demo.h"
@@ -41,7 +44,11 @@ class LocalNode::Impl {
                                 [this] { return config_.Time("interval"); }};
     AddNowPage(api_, readings);
     AddHistoryPage(api_, readings);
+    event_ring_.Begin({.store = {}, .start_ns = env_.clock->Now().unix_ns});
+    AddEventsPage(api_, event_ring_, *env_.clock);
     AddWhyPage(api_, readings);
+    AddExplainPage(api_);
+    AddExperimentsPage(api_, config_.Group("experiments").Text("db"));
   }
   // The discoveries first: they call Apply.
   ~Impl() {
@@ -70,6 +77,7 @@ class LocalNode::Impl {
       ++ticks_;
       wake_.notify_all();
     });
+    pipeline_->OnEvents([this](const Ref<const Events>& events) { event_ring_.Add(*events); });
     pipeline_->Start();
     RETURN_IF_ERROR(pipeline_->status());
     // The engines of a machine that shows its GPUs are worth a later look, not a failure.
@@ -132,6 +140,7 @@ class LocalNode::Impl {
   SeriesBudget budget_;
   Env env_;
   History history_;
+  EventRing event_ring_;
   Api api_;
   std::unique_ptr<demo::Demo> demo_;
   std::unique_ptr<Pipeline> pipeline_;

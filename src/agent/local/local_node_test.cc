@@ -30,6 +30,7 @@ TEST(LocalNode, AnswersAfterTheFirstReadings) {
   EXPECT_EQ(document->Truth("/simulated"), false);
   EXPECT_NE(now->find("system.memory.limit"), std::string::npos) << "the host was read";
   EXPECT_TRUE((*node)->Get("/api/history?select=system.memory.limit"));
+  EXPECT_TRUE((*node)->Get("/api/events?since=1h"));
 }
 
 TEST(LocalNode, HasNoOtherPages) {

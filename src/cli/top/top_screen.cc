@@ -572,8 +572,11 @@ void Screen::Host(const TopNode& node) {
     parts.push_back("cpu " + Percent(host.cpu).text + " %" +
                     (columns_ >= 72 ? " " + Trend(host.cpu_trend, 1, columns_ >= 140 ? 22 : 8) : ""));
   if (host.memory_total.known())
-    parts.push_back("mem " + Pair(host.memory_used, host.memory_total, "%.1f", MemoryScale()).text + " " +
-                    std::string(MemoryUnit()));
+    parts.push_back("mem " +
+                    Pair(host.memory_used, host.memory_total,
+                         host.memory_total.value > 128e9 ? "%.0f" : "%.1f", MemoryScale())
+                        .text +
+                    " " + std::string(MemoryUnit()));
   if (host.net_in.known() || host.net_out.known())
     parts.push_back("net " + std::string(s_.down) + Rate(host.net_in) + " " + std::string(s_.up) +
                     Rate(host.net_out));
