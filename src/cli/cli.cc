@@ -312,6 +312,7 @@ int RunCommandLine(int argc, char** argv) {
   AddExplain(app, line);
   AddTrace(app, line.code);
   AddWhy(app, line.code);
+  AddMcp(app, line.code);
   AddCollect(app, line);
   AddVersion(app, line);
   AddEngines(app, line.code);

@@ -1,7 +1,7 @@
 # The commands.
 include_guard()
 # Commands that nothing of their folder calls are compiled together: most of what each costs is CLI11.
-foreach(command compare/compare engines/engines slurm/slurm)
+foreach(command compare/compare engines/engines mcp/mcp slurm/slurm)
   list(APPEND gpulens_elsewhere ${CMAKE_SOURCE_DIR}/src/cli/${command}_command.cc)
 endforeach()
 list(APPEND gpulens_elsewhere ${CMAKE_SOURCE_DIR}/src/cli/collect/aliases.cc)
@@ -38,7 +38,7 @@ add_gpulens_library(cli_queue DIR src/cli/queue DEPS gpulens_agent_run gpulens_d
   PRIVATE_DEPS CLI11::CLI11)
 add_gpulens_library(cli DEPS gpulens_cli_collect gpulens_cli_top gpulens_cli_events gpulens_cli_bench
   gpulens_cli_check gpulens_cli_engines gpulens_cli_slurm gpulens_cli_exp gpulens_cli_telemetry gpulens_cli_cost gpulens_sdk_experiment gpulens_sources_nvml_capture
-  gpulens_cli_common gpulens_cli_compare gpulens_cli_migrate gpulens_cli_queue gpulens_cli_trace gpulens_cli_why gpulens_cli_help PRIVATE_DEPS gpulens_sdk_energy
+  gpulens_cli_common gpulens_cli_compare gpulens_cli_migrate gpulens_cli_queue gpulens_cli_trace gpulens_cli_why gpulens_agent_mcp gpulens_cli_help PRIVATE_DEPS gpulens_sdk_energy
   gpulens_sources_nvml_reader gpulens_sources_nvml_simulated gpulens_sources_amdsmi_reader gpulens_sources_amdsmi_simulated
   CLI11::CLI11)
 target_sources(gpulens_cli PRIVATE ${gpulens_elsewhere})

@@ -31,9 +31,11 @@ class ApiServer final : public HttpHandler {
   void Handle(const HttpRequest& request, HttpResponder responder) override;
   // Calls `done` on a worker with the page. False, and `done` is not called, when too many requests wait.
   bool Get(std::string target, std::function<void(Result<std::string>)> done);
+  const Api& api() const noexcept { return api_; }
+  // Runs another job among the requests. False when too many wait.
+  bool Post(std::function<void()> job);
 
  private:
-  bool Post(std::function<void()> job);
   void RunOne();
 
   const Api& api_;

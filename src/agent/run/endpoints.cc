@@ -199,6 +199,7 @@ Endpoints::Endpoints(const Env& env, const Pipeline& pipeline, PageFiles files, 
       files_(std::move(files)),
       api_(api),
       live_(live),
+      mcp_(api),
       reload_(std::move(reload)),
       status_(std::move(page)) {
   auto health = [this](const HttpRequest&, HttpResponder responder) { Health(std::move(responder)); };
@@ -210,6 +211,9 @@ Endpoints::Endpoints(const Env& env, const Pipeline& pipeline, PageFiles files, 
               [this](const HttpRequest&, HttpResponder responder) { ReportStatus(std::move(responder)); });
   router_.Add("/", "GET", [this](const HttpRequest& request, HttpResponder responder) {
     Landing(request, std::move(responder));
+  });
+  router_.Add("/mcp", "POST", [this](const HttpRequest& request, HttpResponder responder) {
+    mcp_.Handle(request, std::move(responder));
   });
   router_.Add("/-/reload", "POST, PUT", [this](const HttpRequest&, HttpResponder responder) {
     auto answer = std::make_shared<HttpResponder>(std::move(responder));

@@ -12,6 +12,7 @@
 #include "agent/api/api_server.h"
 #include "agent/api/live.h"
 #include "agent/page/page_files.h"
+#include "agent/mcp/mcp_http.h"
 #include "core/frame.h"
 #include "net/http/http_server.h"
 #include "pipeline/pipeline.h"
@@ -57,6 +58,7 @@ class Endpoints final : public HttpHandler {
   const PageFiles files_;
   ApiServer& api_;
   HttpUpgrader* const live_;
+  McpEndpoint mcp_;
   const Reload reload_;
   const StatusPage status_;
   HttpRouter router_;

@@ -61,6 +61,7 @@ void AddEngines(CLI::App& app, int& code);
 void AddExp(CLI::App& app, int& code);
 void AddGpu(CLI::App& app, int& code);
 void AddLog(CLI::App& app, int& code);
+void AddMcp(CLI::App& app, int& code);
 void AddMetrics(CLI::App& app, int& code);
 void AddMigrate(CLI::App& app, int& code);
 void AddQueue(CLI::App& app, int& code);
