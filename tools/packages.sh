@@ -13,6 +13,7 @@ ARM64_PACKAGES=(crossbuild-essential-arm64 qemu-user-static)
 PEERS_PACKAGES=(debootstrap lintian rpmlint cpio gpg gpg-agent gdb mandoc groff-base zsh fish
   podman crun runc uidmap slirp4netns fuse-overlayfs)
 DOCS_PACKAGES=(python3-venv doxygen)
+PICTURES_PACKAGES=(chromium node tmux)
 # Three are not names of packages: "boost" is the headers of 1.81 or later, whose package has another name in each release,
 # "go" a toolchain from anywhere, and "node" Node with npm, which others than Debian have in one package.
 BOOSTS=(libboost1.81-dev libboost1.83-dev libboost-dev)

@@ -6,7 +6,7 @@
 #   build/slurm  slurmctld, slurmd and Slurm's programs, unpacked in the same way
 #   build/postgres  a PostgreSQL server, unpacked in the same way
 #   build/venv   a Python environment with tools/requirements.txt
-#   build/page_tests  playwright-core and axe-core, as tests/page/package-lock.json names them
+#   build/page_tests  playwright-core and axe-core, as tests/page/package-lock.json names them; with --page-tests nothing else
 #   build/chdb   with --chdb alone, as it is large: one with chdb, ClickHouse's engine in a package
 #   build/focus  with --chdb alone, where there is a Python 3.12 or later: one with focus-validator
 #   build/sbom   with --chdb alone: one that knows the schemas of CycloneDX and SPDX
@@ -136,6 +136,7 @@ sbom() {
 
 mkdir -p build
 if [[ ${1:-} == --registry ]]; then registry; exit; fi
+if [[ ${1:-} == --page-tests ]]; then page_tests; exit; fi
 peers || result=1
 slurm || result=1
 postgres || result=1

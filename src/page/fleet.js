@@ -103,6 +103,7 @@ export default {
     const nodes = table([
       {id: 'node', title: 'node', value: (row) => format.clean(row.name, 60), sort: (row) => row.name},
       {id: 'state', title: 'state', value: (row) => [mark(row.state), ' ', row.presence === 'here' ? row.state : row.presence], sort: (row) => ({ok: 0, warning: 1, fault: 2})[row.state]},
+      {id: 'why', title: 'what is wrong', value: (row) => problemText(row)},
       ...numbers(),
       {id: 'course', title: 'busy, 15 m', value: courseOf},
       {id: 'model', title: 'model', value: (row) => owners(row.models, 1), sort: (row) => row.models[0] || null},
@@ -110,7 +111,6 @@ export default {
       ...engineNumbers,
       {id: 'jobs', title: 'pods, jobs', value: (row) => owners(row.jobs, 2) || format.kUnknown},
       {id: 'seen', title: 'seen', number: true, value: (row) => h('span', {class: row.presence === 'here' ? null : 'stale'}, seen(row, at)), sort: (row) => -row.seen_at, hint: 'since its data came'},
-      {id: 'why', title: 'what is wrong', value: (row) => problemText(row)},
       {id: 'page', title: 'pages', value: (row) => [outside(safeUrl(row.url), 'node'), ' ',
         outside(page && dashboard(page.dashboards, 'gpulens-node', {cluster: row.cluster, node: row.instance || row.name}), 'dashboard')]},
     ], {caption: 'nodes, worst first', key: (row) => row.id, href: (row) => context.href('fleet', 'node', row.id),

@@ -88,7 +88,8 @@ export function parts(value, unit) {
     case 'By': return binary(value);
     case 'By/s': return decimal(value, 'B/s');
     case '1': return [share(value), '%'];
-    case 'W': return Math.abs(value) >= 1000 ? [(value / 1000).toFixed(2), 'kW'] : [value.toFixed(Math.abs(value) < 10 ? 1 : 0), 'W'];
+    case 'W': if (Math.abs(value) >= 1e6) return [(value / 1e6).toFixed(2), 'MW'];
+      return Math.abs(value) >= 1000 ? [(value / 1000).toFixed(2), 'kW'] : [value.toFixed(Math.abs(value) < 10 ? 1 : 0), 'W'];
     case 'J':
       if (Math.abs(value) >= 3.6e6) return [group((value / 3.6e6).toFixed(value >= 3.6e7 ? 1 : 2)), 'kWh'];
       if (Math.abs(value) >= 1e4) return [group((value / 1e3).toFixed(0)), 'kJ'];
