@@ -4,7 +4,7 @@ set(e2e_python ${CMAKE_SOURCE_DIR}/tools/venv_python.sh)
 foreach(name agent amd bad_pages capture check command_line commands gpu gpu_coverage gpu_pages gpu_parts events fault_matrix reader_faults hostile_names levels peers
              seed_rows seed_rows_cost seed_rows_engines websocket config doctor untrusted_clients many_clients engines_command engine_monitors discovery otlp otlp_encodings otlp_grpc otlp_in queue_command top upgrade_queue
              remote_write remote_write_in remote_write_compliance reloads routing forwarding two_sinks rollups migrate webhook sink_faults kubernetes slurm seed_rows_delivery collector run_energy
-             victoria_metrics experiments experiments_export telemetry bench_serve compare completion docs_snippets demo keda trace mcp)
+             victoria_metrics experiments experiments_export telemetry bench_serve compare completion docs_snippets demo first_number keda trace mcp)
   add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name}
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
   set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 300 RESOURCE_LOCK e2e_${name}
@@ -53,6 +53,9 @@ add_test(NAME peers_image COMMAND ${e2e_python} -m unittest -v test_image.UnderP
 foreach(label e2e peers)
   set_tests_properties(${label}_image PROPERTIES LABELS ${label} TIMEOUT 600 RESOURCE_LOCK build_image ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
+# The pictures of README show what the program shows.
+add_test(NAME e2e_pictures COMMAND ${e2e_python} -m unittest -v test_pictures WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/page)
+set_tests_properties(e2e_pictures PROPERTIES LABELS e2e TIMEOUT 120 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 # The modules of the page, without a browser.
 add_test(NAME e2e_page_modules COMMAND ${e2e_python} -m unittest -v test_modules WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/page)
 set_tests_properties(e2e_page_modules PROPERTIES LABELS e2e TIMEOUT 90 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")

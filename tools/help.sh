@@ -65,7 +65,7 @@ FILE is a secret OpenPGP key without a passphrase (gpg --export-secret-keys --ar
 Makes a static site of docs/ with mkdocs-material, the C++ SDK's reference by Doxygen and the Python package's by mkdocstrings, in build/docs;
 open build/docs/index.html. It loads nothing from elsewhere, search included. Its Python packages are in build/docs_venv. A broken link fails." ;;
   screenshots) echo "./dev screenshots
-Makes the pictures of README anew, in docs/pictures: builds, runs the demo for five minutes, loses one of its GPUs, and shows the page in
+Makes the pictures of README again, in docs/pictures: builds, runs the demo for five minutes, loses one of its GPUs, and shows the page in
 chromium, dark and light, gpulens top and gpulens why in tmux. A test fails when the program shows other names than the pictures." ;;
   clean) echo "./dev clean
 Removes build/ and dist/, nothing else." ;;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the pictures of README anew: the page, `gpulens top` and `gpulens why` of the demo, some minutes after its start.
+"""Makes the pictures of README again: the page, `gpulens top` and `gpulens why` of the demo, some minutes after its start.
 
     tools/screenshots.py [PROGRAM]       → docs/pictures: what ./dev screenshots runs
 

@@ -51,7 +51,7 @@ struct Env {
   class GpuPodTable* gpu_pods = nullptr;             // pods by GPU; null: not shown
   class ReaderControl* nvml = nullptr;               // commands for the NVML reader; null: none
   const class SimulatedOwners* simulated = nullptr;  // of simulated GPUs; null: they have none
-  class ReceivedObserver* received = nullptr;        // sees received data; null: nobody does
+  class ReceivedObserver* received = nullptr;        // sees received data; null: none does
 };
 
 // Waits for data. `Fetch` runs on the I/O loop, does not block it, and calls `done` exactly once, from any

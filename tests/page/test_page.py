@@ -63,6 +63,10 @@ class Page(unittest.TestCase):
     def test_states(self):
         self.assertEqual(node_test("states.test.mjs", agents=4, seconds=240), 0, "its output is above")
 
+    def test_fleet(self):
+        os.environ["GPULENS_RECEIVER_PORT"] = str(free_port())
+        self.assertEqual(node_test("fleet.test.mjs", agents=1, seconds=120), 0, "its output is above")
+
 
 if __name__ == "__main__":
     unittest.main()

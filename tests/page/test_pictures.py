@@ -21,7 +21,7 @@ class Pictures(unittest.TestCase):
             now = demo_views.labels(demo, with_page=not missing)
         for what, names in now.items():
             with self.subTest(what):
-                self.assertEqual(names, made[what], "docs/pictures shows something else: ./dev screenshots makes it anew")
+                self.assertEqual(names, made[what], "docs/pictures shows something else: ./dev screenshots makes it again")
         if missing:
             self.skipTest(f"the page was not looked at: {missing}")
 
