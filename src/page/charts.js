@@ -390,7 +390,7 @@ class Chart {
         context.fillStyle = colours.dim;
         context.textAlign = 'right';
         context.textBaseline = 'bottom';
-        context.fillText('history begins here', x - 6, area.y + area.h - 4);
+        context.fillText('history begins here', x - 6, area.y + area.h - 16);
       }
     }
     this.marks = [];
