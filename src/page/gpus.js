@@ -125,7 +125,8 @@ function renderAll(context) {
       value: (row) => {
         if (row.lost) return format.kUnknown;
         const series = row.read.one('gpu.utilization');
-        return series ? series.stale ? dated(store, series, '1') : meter(series.value, format.text(series.value, '1')) : format.kUnknown;
+        return series ? series.stale ? dated(store, series, '1') : meter(series.value, format.text(series.value, '1'))
+          : row.info && String(row.info['gpu.mig.enabled']) === 'true' ? 'in MIG parts' : format.kUnknown;
       }},
     column('sm', 'SM', (gpu) => gpu.value('gpu.sm.active'), '1', 'gpu.sm.active: share of SM cycles with a warp'),
     column('tensor', 'tensor', (gpu) => gpu.value('gpu.pipe.tensor.active'), '1', 'gpu.pipe.tensor.active'),
@@ -150,7 +151,7 @@ function renderAll(context) {
     {id: 'busy', title: 'busy', number: true, value: (row) => format.text(row.busy, '1'), sort: (row) => row.busy},
     {id: 'power', title: 'power', number: true, value: (row) => format.text(row.power, 'W'), sort: (row) => row.power},
     {id: 'engines', title: 'engine', value: (row) => links(context, 'engines', row.engines)},
-  ], {caption: 'Pods and jobs', key: (row) => row.owner.id.join('\n'), empty: 'No process, pod or job is known on these GPUs.'});
+  ], {caption: 'Pods and jobs', key: (row) => row.owner.id.join('\n'), empty: 'No pod or job is known on these GPUs.'});
   const all = processTable(context, true);
   const charts = h('div', {class: 'charts'},
     context.chart({title: 'Busy', select: {name: 'gpu.utilization'}, order: byIndex, keep: isWhole, max: 1}),
@@ -242,8 +243,9 @@ function renderOne(context, index) {
   put(root, crumbs(context, ['GPUs', 'gpus'], ['GPU ' + format.clean(index, 10)]), title, state, sick, who, why,
     h('div', {class: 'charts'},
       chart({title: 'Busy', note: 'and what of it was used', max: 1, select: [
-        {name: 'gpu.utilization', attributes: select, label: 'busy'}, {name: 'gpu.sm.active', attributes: select, label: 'SM'},
-        {name: 'gpu.pipe.tensor.active', attributes: select, label: 'tensor'}, {name: 'gpu.dram.active', attributes: select, label: 'memory bandwidth'}]}),
+        {name: 'gpu.utilization', attributes: select, label: 'busy'}, {name: 'gpu.sm.active', attributes: select, label: ofPart('SM')},
+        {name: 'gpu.pipe.tensor.active', attributes: select, label: ofPart('tensor')},
+        {name: 'gpu.dram.active', attributes: select, label: ofPart('memory bandwidth')}], keep: () => true}),
       chart({title: 'Power', select: {name: 'gpu.power.draw', attributes: select, label: 'power'},
         limits: () => [{label: 'limit', value: powerLimit(gpu)}]}),
       chart({title: 'Temperature', select: {name: 'gpu.temperature', attributes: select,
@@ -329,6 +331,11 @@ function showWhy(context, box, about) {
   import('./why.js').then(({panel}) => {
     if (box.isConnected) put(box, context.part(panel(context, about)));
   }, () => box.remove());
+}
+
+// The label of a series that is the GPU's, or while MIG is on that of each part.
+function ofPart(text) {
+  return (series) => isWhole(series) ? text : text + ' of part ' + series.attributes['gpu.mig.instance_id'];
 }
 
 function direction(series) {
