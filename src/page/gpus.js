@@ -4,7 +4,7 @@
 import {h, put, setText, table} from './dom.js';
 import * as format from './format.js';
 import {severityMark, severityRank, sumSamples} from './charts.js';
-import {gpus, lastFault, problems, stateWords, eventText} from './problems.js';
+import {gpus, lastFault, problems, stateWords, staleAge, eventText} from './problems.js';
 import {ownerOf, ownerText, belongs, processes, enginesOf} from './owners.js';
 
 const kCauses = {
@@ -37,7 +37,6 @@ function reader(store, index) {
   return {
     all, one, sum,
     value: (name, more) => { const found = one(name, more); return found ? found.value : null; },
-    stale: (name, more) => { const found = one(name, more); return found && found.stale ? found : null; },
   };
 }
 
@@ -82,13 +81,6 @@ function pcie(gpu) {
   return gen === null && width === null ? format.kUnknown : 'gen' + (gen === null ? '–' : gen) + ' x' + (width === null ? '–' : width);
 }
 
-// A value with its age where it is stale.
-function dated(store, series, unit) {
-  if (!series) return format.kUnknown;
-  const text = format.text(series.value, unit);
-  return series.stale ? h('span', {class: 'stale', title: 'stale'}, text + ' ~' + format.age(store.age_s(series))) : text;
-}
-
 function meter(share, text) {
   return h('span', {}, h('span', {class: 'meter', 'aria-hidden': 'true'},
     h('span', {style: {width: Math.round(100 * Math.min(1, Math.max(0, share || 0))) + '%'}})), ' ' + text);
@@ -120,12 +112,12 @@ function renderAll(context) {
   const rows = table([
     {id: 'gpu', title: 'GPU', value: (row) => row.index, sort: (row) => -Number(row.index)},
     {id: 'state', title: 'state', sort: level, value: (row) => h('span', {class: ['good', 'look', 'bad'][level(row)]},
-      ['●', '▲', '✖'][level(row)] + (row.lost ? ' ' + stateWords(row.state) : row.problem ? ' ' + (row.health && row.health !== 'ok' ? format.clean(row.health, 20).replace(/_/g, ' ') : 'look') : ' ok'))},
+      ['●', '▲', '✖'][level(row)] + (row.lost ? ' ' + stateWords(row.state) : row.problem ? ' ' + (row.health && row.health !== 'ok' ? format.clean(row.health, 20).replace(/_/g, ' ') : 'look') : ' ok') + (row.age === null ? '' : ' ~' + format.age(row.age)))},
     {id: 'busy', title: 'busy', hint: 'gpu.utilization: a kernel ran', sort: number((gpu) => gpu.value('gpu.utilization')),
       value: (row) => {
         if (row.lost) return format.kUnknown;
         const series = row.read.one('gpu.utilization');
-        return series ? series.stale ? dated(store, series, '1') : meter(series.value, format.text(series.value, '1'))
+        return series ? meter(series.value, format.text(series.value, '1'))
           : row.info && String(row.info['gpu.mig.enabled']) === 'true' ? 'in MIG parts' : format.kUnknown;
       }},
     column('sm', 'SM', (gpu) => gpu.value('gpu.sm.active'), '1', 'gpu.sm.active: share of SM cycles with a warp'),
@@ -142,6 +134,7 @@ function renderAll(context) {
     {id: 'throttled', title: 'held back by', sort: number((gpu) => (throttle(gpu) || [null])[0]), value: (row) => row.lost ? format.kUnknown : throttleText(row.read)},
     {id: 'runs', title: 'runs', style: 'short', value: (row) => ownerLink(context, row.attributes)},
   ], {caption: 'GPUs', key: (row) => row.index, href: (row) => context.href('gpus', row.index),
+      rowClass: (row) => row.age === null ? '' : 'stale',
       empty: 'No GPU on this machine. See what it looks like: gpulens agent --demo. Why none was found: gpulens doctor'});
   const owners = table([
     {id: 'who', title: 'who', value: (row) => h('a', {href: context.href('gpus', ...row.owner.id)}, row.owner.text)},
@@ -171,6 +164,7 @@ function renderAll(context) {
   return () => {
     const found = problems(store);
     const list = gpus(store).map((gpu) => ({...gpu, read: reader(store, gpu.index),
+      age: gpu.lost ? null : staleAge(store, gpu.index),
       problem: found.find((one) => one.view[0] === 'gpus' && one.view[1] === gpu.index)}));
     const filtered = list.filter((row) => context.matches('gpu ' + row.index, row.model, row.uuid, ownerText(row.attributes), row.state));
     charts.hidden = users.hidden = running.hidden = !list.length;
@@ -280,7 +274,8 @@ function renderOne(context, index) {
     const found = problems(store).find((one) => one.view[0] === 'gpus' && one.view[1] === index);
     const last = lastFault(store, index);
     put(state, h('span', {class: found ? found.level === 'fault' ? 'bad' : 'look' : 'good'},
-      found ? (found.level === 'fault' ? '✖ ' : '▲ ') + found.what : '● ok'));
+      found ? (found.level === 'fault' ? '✖ ' : '▲ ') + found.what : '● ok'),
+      !me.lost && staleAge(store, index) !== null ? h('span', {class: 'stale'}, ' values are stale: ~' + format.age(staleAge(store, index))) : null);
     sick.hidden = !found;
     if (found) {
       const code = last && last.attributes['gpu.xid.code'];

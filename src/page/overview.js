@@ -5,7 +5,7 @@ import {h, put, setText, keyed} from './dom.js';
 import * as format from './format.js';
 import {sumSamples, severityMark, severityRank} from './charts.js';
 import {ownerText} from './owners.js';
-import {problems, gpus, targets, p95, stateWords, eventText} from './problems.js';
+import {problems, gpus, targets, p95, stateWords, staleAge, eventText} from './problems.js';
 
 const kEvents = 8;
 
@@ -199,7 +199,9 @@ function gpuCard(context) {
         setText(second, '');
       } else {
         const get = (name, more) => store.value(name, {...select, ...more});
-        setText(value, format.text(get('gpu.utilization'), '1'));
+        const age = staleAge(store, index);
+        setText(value, format.text(get('gpu.utilization'), '1') + (age === null ? '' : ' ~' + format.age(age)));
+        value.className = age === null ? '' : 'stale';
         setText(first, format.text(get('gpu.power.draw'), 'W') + ' · ' + format.text(get('gpu.temperature', {'gpu.temperature.sensor': 'edge'}), 'Cel'));
         setText(second, format.of(get('gpu.memory.used'), get('gpu.memory.total'), 'By'));
       }

@@ -17,6 +17,7 @@ const kGpuStates = {
   left_out: ['is left out after faults', 'gpulens doctor'],
   unread: ['is not read', 'gpulens doctor'],
 };
+const kNoAnswer = ['does not answer', 'gpulens doctor'];
 const kLostMs = 60 * 60 * 1000;    // an older event is not the reason
 
 // The state of a stateset: the value of attribute `key` of the series that is 1; null where it is not known.
@@ -53,6 +54,17 @@ export function gpus(store) {
     if (!gpu.model && gpu.info) gpu.model = gpu.info['gpu.model'];
   }
   return all.sort((a, b) => a.index - b.index);
+}
+
+// Age in seconds of a GPU's oldest stale value of those that people look at first; null where they are fresh.
+export function staleAge(store, index) {
+  let oldest = null;
+  for (const name of ['gpu.utilization', 'gpu.power.draw', 'gpu.memory.used', 'gpu.temperature']) {
+    for (const series of store.find(name, {'gpu.index': index})) {
+      if (series.stale && series.value !== null) oldest = Math.max(oldest || 0, store.age_s(series));
+    }
+  }
+  return oldest;
 }
 
 // The newest event of a GPU that says what is wrong with it; null where there is none, or where the GPU came back or
@@ -101,7 +113,7 @@ export function problems(store) {
   for (const gpu of gpus(store)) {
     const last = lastFault(store, gpu.index);
     if (gpu.lost) {
-      const [words, act] = kGpuStates[gpu.state] || kGpuStates.lost;
+      const [words, act] = kGpuStates[gpu.state] || kNoAnswer;
       const since = last && now - last.at < kLostMs ? ' since ' + format.clock(last.at) : '';
       all.push({level: 'fault', what: 'GPU ' + gpu.index + ' ' + words + since,
                 why: since ? eventText(last) : 'the driver does not answer for it',
@@ -145,7 +157,7 @@ export function problems(store) {
 
 // A state of a GPU in a word or three: "lost", "needs a reset".
 export function stateWords(state) {
-  return (kGpuStates[state] || [state === 'ok' ? 'ok' : 'lost'])[0].replace(/^is /, '');
+  return (state === 'ok' ? ['ok'] : kGpuStates[state] || kNoAnswer)[0].replace(/^is /, '');
 }
 
 // The worst 95th percentile over engines: {value, engine} or null. `what`: 'ttft', 'itl', 'request.latency'.
