@@ -52,12 +52,21 @@ void TakeBlanks(std::string_view& rest) {
   while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
 }
 
-// Sums of the samples within one step.
+// What is known of one step.
 struct Step {
-  double min = kNotMeasured, max = kNotMeasured, last = kNotMeasured;
-  double weighted = 0, weight = 0;   // values by the seconds for which they were the latest
-  double increase = 0, seconds = 0;  // of counters
-  bool any = false, fresh = false;   // a value; one that is not stale
+  double min = kNotMeasured, max = kNotMeasured, last = kNotMeasured;  // of its samples
+  double weighted = 0, weight = 0;  // its samples by the seconds for which they were the latest, within it
+  double held = kNotMeasured;       // the value before them that was the latest
+  double increase = 0, seconds = 0;
+  bool fresh = false, held_fresh = false;  // not stale
+
+  void Add(const Sample& sample) {
+    min = std::isnan(last) ? sample.value : std::min(min, sample.value);
+    max = std::isnan(last) ? sample.value : std::max(max, sample.value);
+    last = sample.value;
+    fresh |= sample.mark == Sample::kOk;
+  }
+  bool any() const { return !std::isnan(last); }
 };
 
 }  // namespace
@@ -99,13 +108,14 @@ SteppedSeries ToSteps(const SeriesWindow& window, int64_t from_ms, int64_t to_ms
   out.start_ms = from_ms;
   out.step_ms = step_ms;
   if (step_ms <= 0 || to_ms <= from_ms) return out;
-  const size_t count = static_cast<size_t>((to_ms - from_ms + step_ms - 1) / step_ms);
-  std::vector<Step> steps(count);
+  const int64_t count = (to_ms - from_ms + step_ms - 1) / step_ms;
+  const int64_t end_ms = from_ms + count * step_ms;
+  std::vector<Step> steps(static_cast<size_t>(count));
   const bool counter = IsMonotonic(window.series.kind);
-  // Calls `use(step, share)` for each step with the time of it that lies in [begin, end).
+  // Calls `use(step, seconds)` for each step with the time of it that lies in [begin, end).
   const auto spread = [&](int64_t begin, int64_t end, const auto& use) {
     begin = std::max(begin, from_ms);
-    end = std::min(end, from_ms + static_cast<int64_t>(count) * step_ms);
+    end = std::min(end, end_ms);
     while (begin < end) {
       const int64_t i = (begin - from_ms) / step_ms;
       const int64_t until = std::min(end, from_ms + (i + 1) * step_ms);
@@ -113,47 +123,47 @@ SteppedSeries ToSteps(const SeriesWindow& window, int64_t from_ms, int64_t to_ms
       begin = until;
     }
   };
-  const std::vector<Sample>& samples = window.samples;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    const Sample& sample = samples[i];
-    const Sample* next = i + 1 < samples.size() ? &samples[i + 1] : nullptr;
+  // The last value holds until it is clear that the next one is missing.
+  const int64_t holds =
+      2 * std::chrono::duration_cast<std::chrono::milliseconds>(window.series.period).count();
+  for (size_t i = 0; i < window.samples.size(); ++i) {
+    const Sample& sample = window.samples[i];
+    const Sample* next = i + 1 < window.samples.size() ? &window.samples[i + 1] : nullptr;
     if (sample.mark == Sample::kGap) continue;
-    if (sample.unix_ms >= from_ms && sample.unix_ms < from_ms + static_cast<int64_t>(count) * step_ms) {
-      Step& step = steps[static_cast<size_t>((sample.unix_ms - from_ms) / step_ms)];
-      step.min = step.any ? std::min(step.min, sample.value) : sample.value;
-      step.max = step.any ? std::max(step.max, sample.value) : sample.value;
-      step.last = sample.value;
-      step.any = true;
-      step.fresh |= sample.mark == Sample::kOk;
+    Step* own = nullptr;
+    if (sample.unix_ms >= from_ms && sample.unix_ms < end_ms) {
+      own = &steps[static_cast<size_t>((sample.unix_ms - from_ms) / step_ms)];
+      own->Add(sample);
     }
-    // The last value holds until the window's end, but not longer than it takes to miss the next one.
-    const int64_t holds =
-        std::chrono::duration_cast<std::chrono::milliseconds>(window.series.period).count() * 2;
     const int64_t end = next ? next->unix_ms : std::min(to_ms, holds > 0 ? sample.unix_ms + holds : to_ms);
     spread(sample.unix_ms, end, [&](Step& step, double seconds) {
-      step.weighted += sample.value * seconds;
-      step.weight += seconds;
+      if (&step == own) {
+        step.weighted += sample.value * seconds;
+        step.weight += seconds;
+      } else {
+        step.held = sample.value;
+        step.held_fresh = sample.mark == Sample::kOk;
+      }
     });
-    if (!counter || !next || next->mark == Sample::kGap || next->unix_ms <= sample.unix_ms) continue;
-    const double whole = static_cast<double>(next->unix_ms - sample.unix_ms) / 1000;
-    const double increase = next->reset ? 0 : std::max(0.0, next->value - sample.value);
+    if (!counter || !next || next->mark == Sample::kGap || next->reset || next->value < sample.value)
+      continue;
+    const double per_second =
+        (next->value - sample.value) * 1000 / static_cast<double>(next->unix_ms - sample.unix_ms);
     spread(sample.unix_ms, next->unix_ms, [&](Step& step, double seconds) {
-      step.increase += increase * seconds / whole;
+      step.increase += per_second * seconds;
       step.seconds += seconds;
     });
   }
   for (const Step& step : steps) {
-    out.last.push_back(step.last);
-    out.stale.push_back(step.any && !step.fresh);
+    out.last.push_back(step.any() ? step.last : step.held);
+    out.stale.push_back(step.any() ? !step.fresh : !std::isnan(step.held) && !step.held_fresh);
     if (counter) {
       out.rate.push_back(step.seconds > 0 ? step.increase / step.seconds : kNotMeasured);
       continue;
     }
-    // A slow series has no sample in most steps; then its value is the one that holds.
-    const double average = step.weight > 0 ? step.weighted / step.weight : step.last;
-    out.avg.push_back(average);
-    out.min.push_back(step.any ? std::min(step.min, average) : average);
-    out.max.push_back(step.any ? std::max(step.max, average) : average);
+    out.min.push_back(step.any() ? step.min : step.held);
+    out.max.push_back(step.any() ? step.max : step.held);
+    out.avg.push_back(step.weight > 0 ? step.weighted / step.weight : out.last.back());
   }
   return out;
 }

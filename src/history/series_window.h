@@ -56,17 +56,20 @@ struct SeriesSelector {
 // escapes. At most 16 attributes. kInvalidArgument names what is wrong.
 Result<SeriesSelector> ParseSelector(std::string_view text);
 
-// A series in equal steps. Each vector has one value a step; kNotMeasured where nothing is known. A step is
-// [start + i * step, start + (i + 1) * step).
+// A series in equal steps. Each list has one value a step, or none at all; kNotMeasured where nothing is
+// known. A step is [start + i * step, start + (i + 1) * step). A step without a sample has the value before,
+// as long as that holds.
 struct SteppedSeries {
   int64_t start_ms = 0, step_ms = 0;
-  std::vector<double> min, avg, max, last;  // of the values within the step; of counters they are absent
-  std::vector<double> rate;                 // of counters and cumulative sums: increase per second
-  std::vector<uint8_t> stale;               // 1 where every value of the step is stale
+  std::vector<double> min, avg, max;  // of the samples within the step; not of counters
+  std::vector<double> last;
+  std::vector<double> rate;    // of counters: increase per second
+  std::vector<uint8_t> stale;  // 1 where every value of the step is stale
 };
 
 // Reduces a window to steps from `from_ms` to `to_ms`. The average weights samples by the time for which they
-// were the latest. A reset adds no increase: it is counted from the value after it.
+// were the latest. The increase between two samples is spread over the time between them; from a sample to a
+// reset it is not known, and counts for nothing. The last sample holds for two periods.
 SteppedSeries ToSteps(const SeriesWindow& window, int64_t from_ms, int64_t to_ms, int64_t step_ms);
 
 }  // namespace gpulens
