@@ -113,8 +113,12 @@ async function show() {
   const root = h('div', {class: 'view view-' + view.id});
   const me = {view, key, update: null, ends: [], parts: []};
   shown = me;
+  const inside = frame.main.contains(document.activeElement);
   frame.showView(view, entity);
   put(frame.main, root);
+  // Who followed a link within the view goes on at its begin, with the keyboard too.
+  if (inside) frame.main.focus({preventScroll: true});
+  window.scrollTo(0, 0);
   let module = null;
   try {
     module = (await view.load()).default;

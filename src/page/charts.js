@@ -257,8 +257,9 @@ class Chart {
     if (this.destroyed || !this.plot.offsetWidth) return;
     const colours = this.charts.colours();
     const shown = this.items.filter((item) => !this.hidden.has(item.label) && item.samples);
-    const [from, to] = this.charts.paused() && this.shown ? this.shown : this.charts.range();
-    this.shown = [from, to];
+    const {window_s} = this.charts.store;
+    const [from, to] = this.charts.paused() && this.shown && this.shown.window_s === window_s ? this.shown : this.charts.range();
+    this.shown = Object.assign([from, to], {window_s});
     const any = shown.some((item) => item.samples.y.some((y) => y !== null));
     this.empty.hidden = any;
     this.waiting = !any && this.charts.store.loading;

@@ -139,8 +139,8 @@ constexpr std::string_view kPageFolder = "/page/";
 
 constexpr std::string_view kHead = R"(<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>gpulens</title><link rel="icon" href="/page/icon.svg"><link rel="stylesheet" href="/page/app.css">
-<script type="module" src="/page/app.js"></script></head><body>
+<title>gpulens</title><link rel="icon" href="page/icon.svg"><link rel="stylesheet" href="page/app.css">
+<script type="module" src="page/app.js"></script></head><body>
 )";
 
 std::string Age(const InstanceStats& stats, Instant now) {
