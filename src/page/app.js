@@ -371,7 +371,7 @@ store.onEvent((event) => {
 setInterval(() => frame.showState(), 1000);
 show();
 store.start();
-store.get('fleet').then((body) => {
+store.get('fleet', {limit: 1}).then((body) => {
   const link = frame.links.get('fleet');
   link.hidden = false;
   const agents = body && body.nodes;
