@@ -165,13 +165,17 @@ export default {
   },
 };
 
-// Events of one name within two seconds are one line: [{event, others}].
+// Events of one name that follow one another within five seconds are one line: [{event, others}].
 function alike(events) {
   const lines = [];
   for (const event of events) {
     const last = lines[lines.length - 1];
-    if (last && last.event.name === event.name && last.event.at - event.at < 2000) last.others++;
-    else lines.push({event, others: 0});
+    if (last && last.event.name === event.name && last.begin - event.at < 5000) {
+      last.others++;
+      last.begin = event.at;
+    } else {
+      lines.push({event, others: 0, begin: event.at});
+    }
   }
   return lines;
 }

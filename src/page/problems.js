@@ -67,15 +67,17 @@ export function staleAge(store, index) {
   return oldest;
 }
 
-// The newest event of a GPU that says what is wrong with it; null where there is none, or where the GPU came back or
-// an operator cleared it afterwards. Of a code and what followed within a minute it is the code.
+// The newest event of a GPU that says what is wrong with it; null where there is none, or where the GPU came back,
+// is healthy again, or an operator cleared it afterwards. Of a code and what followed within a minute it is the code.
 export function lastFault(store, index) {
   let found = null;
   for (const event of store.events) {
     const a = event.attributes || {};
     if (String(a['gpu.index']) !== String(index)) continue;
     if (found && (found.name === 'gpu.xid' || found.at - event.at > 60000)) break;
-    if (!found && (event.name === 'gpu.xid.clear' || (event.name === 'gpu.found' && a['gpu.found.reason'] !== 'start'))) return null;
+    const over = event.name === 'gpu.xid.clear' || (event.name === 'gpu.found' && a['gpu.found.reason'] !== 'start') ||
+      (event.name === 'gpu.health.change' && a['gpu.health.state'] === 'ok');
+    if (!found && over) return null;
     if (severityRank(event.severity) < 3 || a['gpu.ecc.error_type'] === 'correctable') continue;
     if (!found || event.name === 'gpu.xid') found = event;
   }
@@ -85,7 +87,7 @@ export function lastFault(store, index) {
 // What an event says, without the GPU that is named beside it: "Xid 79: gpu has fallen off the bus".
 export function eventText(event, most) {
   const a = event.attributes || {};
-  const body = String(event.body || event.name).replace(/^GPU \d+ \([A-Z]+-[0-9a-f-]+\):? ?/, '');
+  const body = String(event.body || event.name).replace(/^GPU (\d+ \([A-Z]+-[0-9a-f-]+\):? ?|(?=health))/, '');
   const name = a['gpu.xid.name'];
   const text = event.name === 'gpu.xid' && name !== undefined
     ? 'Xid ' + a['gpu.xid.code'] + ': ' + String(name).replace(/^ROBUST_CHANNEL_/, '').replace(/_/g, ' ').toLowerCase().replace(/\b(gpu|mmu|ecc|fifo|pcie|dbe|sbe)\b/g, (word) => word.toUpperCase()) : body;
