@@ -38,11 +38,16 @@ TopUpdate TopFeed::ReadOnce() {
   auto read_now = [&]() -> Status {
     ASSIGN_OR_RETURN(const std::string page, reader_.Get(target));
     ASSIGN_OR_RETURN(NodeNow parsed, ParseNodeNow(page));
-    // An agent that was started again has other series under the same layout: it begins to count its ticks
-    // again.
+    // An agent that was started again may have other series under the same number; its ticks begin again.
+    if (!parsed.series && parsed.tick < tick_) {
+      ASSIGN_OR_RETURN(const std::string whole, reader_.Get("/api/now"));
+      ASSIGN_OR_RETURN(parsed, ParseNodeNow(whole));
+      has_trends_ = false;
+    }
     if (!parsed.series && parsed.layout != layout_)
       return {Code::kDataLoss, "the page has neither series nor a known layout"};
     layout_ = parsed.layout;
+    tick_ = parsed.tick;
     update.now = std::move(parsed);
     return Ok();
   };

@@ -60,7 +60,7 @@ class TopFeed {
   const Duration interval_;
   std::function<void()> wake_;
   // Of the thread.
-  uint64_t layout_ = 0;
+  uint64_t layout_ = 0, tick_ = 0;
   bool has_trends_ = false, has_events_ = false;
   Instant events_at_, charts_at_;
   TopChartRequest charts_done_;

@@ -16,7 +16,6 @@ namespace gpulens {
 namespace {
 
 constexpr size_t kMostRows = 4096;  // of GPUs, engines, processes of a GPU
-constexpr double kLookHealth = 0.9;
 
 // A series of a metric, with these attributes, is this member of a row.
 struct GpuRule {
@@ -244,9 +243,9 @@ void TopModel::BindGpu(const KeptSeries& series, Target target) {
     }
     return AddTarget(series, std::move(target));
   }
-  if (series.name == kGpuState.name) {
-    target.use = Use::kState;
-    target.text = set.Text("gpu.state");
+  if (series.name == kGpuState.name || series.name == kGpuHealthState.name) {
+    target.use = series.name == kGpuState.name ? Use::kState : Use::kHealth;
+    target.text = set.Text(series.name);
     return AddTarget(series, std::move(target));
   }
   if (series.name == kGpuThrottleReason.name || series.name == kGpuThrottleShare.name) {
@@ -414,6 +413,7 @@ void TopModel::Clear() {
     gpu.throttled = {};
     gpu.throttle_cause.clear();
     gpu.driver_state.clear();
+    gpu.health_state.clear();
     for (TopProcess& process : gpu.processes) process.memory = process.busy = {};
   }
   for (auto& shares : shares_) shares.clear();
@@ -473,6 +473,9 @@ void TopModel::Apply(const Target& target, const TopValue& value) {
     case Use::kState:
       if (value.value == 1) node_.gpus[target.row].driver_state = target.text;
       return;
+    case Use::kHealth:
+      if (value.value == 1) node_.gpus[target.row].health_state = target.text;
+      return;
     case Use::kCause:
       if (value.value == 1 && value.stale_ms == 0) {
         std::string& cause = node_.gpus[target.row].throttle_cause;
@@ -501,6 +504,15 @@ void TopModel::Take(const NodeNow& now) {
   node_.away_since_ms = 0;
   node_.away_why.clear();
   if (again) return;
+  // Of an agent that was started again ids and trends mean something else.
+  if (now.tick < tick_) {
+    rates_.clear();
+    node_.gpus.clear();
+    node_.engines.clear();
+    gpu_rows_.clear();
+    engine_rows_.clear();
+    targets_.clear();
+  }
   if (now.series) {
     Bind(*now.series);
     layout_ = now.layout;
@@ -543,8 +555,9 @@ void TopModel::FinishGpu(TopGpu& gpu) {
   if (!gpu.driver_state.empty() && gpu.driver_state != "ok") find(TopLevel::kAct, WordOf(gpu.driver_state));
   if (gpu.ecc_uncorrected.known() && gpu.ecc_uncorrected.value > 0)
     find(TopLevel::kLook, "uncorrected ECC errors");
-  if (gpu.health.known() && gpu.health.value < 0.5) find(TopLevel::kAct, "health is low");
-  else if (gpu.health.known() && gpu.health.value < kLookHealth) find(TopLevel::kLook, "health is reduced");
+  if (!gpu.health_state.empty() && gpu.health_state != "ok")
+    find(gpu.health_state == "failed" ? TopLevel::kAct : TopLevel::kLook,
+         "health: " + WordOf(gpu.health_state));
   if (gpu.pcie_gen.known() && gpu.pcie_width.known() && gpu.pcie_width_max.known() &&
       gpu.pcie_width.value < gpu.pcie_width_max.value)
     find(TopLevel::kLook, "PCIe is narrower than it can be");

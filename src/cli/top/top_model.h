@@ -36,15 +36,16 @@ class TopModel {
 
  private:
   enum class Use : uint8_t {
-    kValue,  // the first source wins
-    kSum,    // added up
-    kMax,    // the greatest
-    kRest,   // added up as 1 - value: a share of idle time
-    kState,  // the GPU's state is `text` while the value is 1
-    kCause,  // the clock is held down by `text`
-    kShare,  // for this share of the time
-    kPart,   // a collector or sink is up
-    kUp,     // the page of an engine was read
+    kValue,   // the first source wins
+    kSum,     // added up
+    kMax,     // the greatest
+    kRest,    // added up as 1 - value: a share of idle time
+    kState,   // the GPU's state is `text` while the value is 1
+    kHealth,  // likewise its health
+    kCause,   // the clock is held down by `text`
+    kShare,   // for this share of the time
+    kPart,    // a collector or sink is up
+    kUp,      // the page of an engine was read
     kOwnerEnergy,
     kOwnerCost,
   };

@@ -119,6 +119,16 @@ TEST(TopModel, TheSameTickCountsOnce) {
   EXPECT_EQ(model.node().gpus[0].busy_trend.size(), 1u);
 }
 
+TEST(TopModel, AnAgentThatWasStartedAgainBeginsAgain) {
+  TopModel model;
+  model.Take(Page(10'000, 7, "0,0.5,5,1000", true));
+  model.Take(Page(12'000, 8, "0,0.5,5,1100", false));
+  EXPECT_EQ(model.node().engines[0].tokens.value, 50);
+  model.Take(Page(20'000, 1, "0,0.5,5,5000", true));
+  EXPECT_FALSE(model.node().engines[0].tokens.known()) << "the number is that of another series";
+  EXPECT_EQ(model.node().gpus[0].busy_trend.size(), 1u);
+}
+
 TEST(TopModel, ANodeThatIsAwayKeepsWhatItHad) {
   TopModel model;
   model.Take(Page(10'000, 1, "0,0.5", true));

@@ -25,7 +25,8 @@ struct TopProcess {
 };
 
 struct TopGpu {
-  std::string index, uuid, model, pci, numa, driver_state;  // "ok", "lost", …
+  std::string index, uuid, model, pci, numa;
+  std::string driver_state, health_state;  // "ok", "lost", …; "ok", "degraded", …
   TopLevel level = TopLevel::kGood;
   std::string trouble;  // why the level is not good
   std::string runs;     // who holds it
