@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `gpulens top` costs beside other terminal views: CPU time, memory and bytes to the terminal, each in a terminal of its own
+"""What `gpulens top` costs next to other terminal views: CPU time, memory and bytes to the terminal, each in a terminal of its own
 over the same simulated 8 GPUs, one reading a second.
 
     build/venv/bin/python bench/top_cost.py [--seconds 60] [--size 120x40] [--build build/release]
