@@ -29,7 +29,7 @@ struct WebSocketLimits {
 };
 
 // Thread-safe. The Authenticator outlives it.
-class WebSocketServer : public Server, public HttpUpgrader {
+class WebSocketServer final : public Server, public HttpUpgrader {
  public:
   struct Options {
     WebSocketLimits limits;
