@@ -9,7 +9,7 @@ add_gpulens_library(agent_control DIR src/agent/control DEPS gpulens_pipeline gp
 add_gpulens_library(agent_demo DIR src/agent/demo DEPS gpulens_agent_control gpulens_pipeline gpulens_net_http
   gpulens_sources_nvml_simulated PRIVATE_DEPS gpulens_base_yaml TEST_DEPS gpulens_scrape_engine)
 # The files of the page, and Debian's dygraphs, in rows of C++.
-set(page_rows ${CMAKE_BINARY_DIR}/generated/page/page_files.inc)
+set(page_rows ${CMAKE_BINARY_DIR}/generated/agent/page_files.inc)
 file(GLOB page_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/page/*.js ${CMAKE_SOURCE_DIR}/src/page/*.css ${CMAKE_SOURCE_DIR}/src/page/*.svg)
 add_custom_command(OUTPUT ${page_rows}
   COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_SOURCE_DIR}/tools/embed_page.py ${page_rows} ${page_files}

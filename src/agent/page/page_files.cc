@@ -13,7 +13,7 @@ namespace gpulens {
 namespace {
 
 constexpr PageFile kPageFiles[] = {
-#include "page/page_files.inc"
+#include "agent/page_files.inc"
 };
 
 constexpr std::pair<std::string_view, std::string_view> kTypes[] = {{".css", "text/css; charset=utf-8"},
