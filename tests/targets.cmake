@@ -151,6 +151,11 @@ add_test(NAME peers_telemetry_clickhouse COMMAND ${e2e_python} -m unittest -v te
          WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
 set_tests_properties(peers_telemetry_clickhouse PROPERTIES LABELS peers TIMEOUT 300
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;INFERENCE_PROGRAM=$<TARGET_FILE:inference_program>")
+add_test(NAME e2e_why COMMAND ${e2e_python} -m unittest -v test_why.Command WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
+set_tests_properties(e2e_why PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+# Waits for a minute of history, and until causes are over.
+add_test(NAME peers_why COMMAND ${e2e_python} -m unittest -v test_why.Demo WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
+set_tests_properties(peers_why PROPERTIES LABELS peers TIMEOUT 300 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 add_test(NAME e2e_cost COMMAND ${e2e_python} -m unittest -v test_cost.Cost test_cost.Postgres WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
 set_tests_properties(e2e_cost PROPERTIES LABELS "e2e;sanitize" TIMEOUT 300 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 add_test(NAME peers_cost COMMAND ${e2e_python} -m unittest -v test_cost.Peers WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)

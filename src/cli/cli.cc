@@ -302,6 +302,7 @@ int RunCommandLine(int argc, char** argv) {
   CLI::App& app = *parser;
   CommandLine line;
   app.set_help_flag("-h,--help", "Print this help");
+  app.require_subcommand(0, 1);  // an argument may have the name of another command: gpulens why gpu 2
   app.set_version_flag("--version", "gpulens " + std::string(Version()));
   AddAgent(app, line);
   AddDoctor(app, line.code);

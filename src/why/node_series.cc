@@ -243,8 +243,11 @@ Track NodeSeries::Get(const WhySubject& subject, const WhyRole& role, int second
   std::optional<Track> first;
   for (const WhyInput& input : role.any_of) {
     Track track = Read(subject, input);
-    if (track.KnownIn(static_cast<size_t>(seconds)) > 0) return track;
-    if (!first || (!first->exists() && track.exists())) first = std::move(track);
+    const bool known = track.KnownIn(static_cast<size_t>(seconds)) > 0;
+    if (known && (!role.not_zero || track.Sum(static_cast<size_t>(seconds)) > 0)) return track;
+    const bool better = first && first->KnownIn(static_cast<size_t>(seconds)) == 0 &&
+                        (known || (!first->exists() && track.exists()));
+    if (!first || better) first = std::move(track);
   }
   return std::move(*first);
 }

@@ -97,7 +97,7 @@ constexpr WhyInput kRemapPending[] = {{&kGpuRowRemapResetPending}, {&kGpuRetired
 constexpr WhyInput kRemapFailed[] = {{&kGpuRowRemapFailed}};
 constexpr WhyInput kIdle[] = {{&kGpuIdle}};
 
-constexpr bool kOptional = false;
+constexpr bool kOptional = false, kNeeded = true, kNotZero = true;
 
 // ---- Evaluators
 // -------------------------------------------------------------------------------------------------
@@ -528,7 +528,7 @@ constexpr std::string_view kDcgm =
     "docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html";
 constexpr std::string_view kPsi = "Linux, pressure stall information: docs.kernel.org/accounting/psi.html";
 constexpr std::string_view kVllm =
-    "vLLM, optimization and tuning: docs.vllm.ai/en/latest/configuration/optimization.html";
+    "vLLM, optimization and tuning: docs.vllm.ai/en/stable/configuration/optimization/";
 constexpr std::string_view kMemoryErrors =
     "NVIDIA GPU memory error management: docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html";
 constexpr std::string_view kClockFormula =
@@ -536,14 +536,20 @@ constexpr std::string_view kClockFormula =
     "loses less";
 constexpr std::string_view kUnknownCost = "unknown";
 
-constexpr WhyRole kPowerCapRoles[] = {{kThrottled<"power_software">}, {kClockNow, kOptional},
-                                      {kClockMost, kOptional},        {kLimitNow, kOptional},
-                                      {kLimitDefault, kOptional},     {kPower, kOptional}};
-constexpr WhyRole kPowerBrakeRoles[] = {{kThrottled<"power_brake">}, {kClockNow, kOptional},
-                                        {kClockMost, kOptional},     {kPower, kOptional},
-                                        {kLimitNow, kOptional},      {kLimitDefault, kOptional}};
+constexpr WhyRole kPowerCapRoles[] = {{kThrottled<"power_software">, kNeeded, kNotZero},
+                                      {kClockNow, kOptional},
+                                      {kClockMost, kOptional},
+                                      {kLimitNow, kOptional},
+                                      {kLimitDefault, kOptional},
+                                      {kPower, kOptional}};
+constexpr WhyRole kPowerBrakeRoles[] = {{kThrottled<"power_brake">, kNeeded, kNotZero},
+                                        {kClockNow, kOptional},
+                                        {kClockMost, kOptional},
+                                        {kPower, kOptional},
+                                        {kLimitNow, kOptional},
+                                        {kLimitDefault, kOptional}};
 template <const auto& throttled>
-constexpr WhyRole kHeatRoles[] = {{throttled},
+constexpr WhyRole kHeatRoles[] = {{throttled, kNeeded, kNotZero},
                                   {kClockNow, kOptional},
                                   {kClockMost, kOptional},
                                   {kCoreHeat, kOptional},
@@ -566,7 +572,7 @@ constexpr WhyRole kPreemptionRoles[] = {{kPreempted}, {kRecomputed, kOptional}, 
 constexpr WhyRole kQueueRoles[] = {{kWaiting}, {kRunning}};
 constexpr WhyRole kPrefixRoles[] = {{kHits}, {kLookups}};
 constexpr WhyRole kEccRoles[] = {{kCorrected}, {kUncorrected, kOptional}};
-constexpr WhyRole kRemapRoles[] = {{kRemapPending}, {kRemapFailed, kOptional}};
+constexpr WhyRole kRemapRoles[] = {{kRemapPending, kNeeded, kNotZero}, {kRemapFailed, kOptional}};
 constexpr WhyRole kClockRoles[] = {
     {kClockSet}, {kClockMost}, {kBusy}, {kClockNow, kOptional}, {kClockReason, kOptional}};
 constexpr WhyRole kIdleRoles[] = {{kBusy}, {kIdle, kOptional}};
@@ -772,7 +778,7 @@ std::string WhyConditionText(const WhyRule& rule) {
     out += rest.substr(0, open);
     rest.remove_prefix(open);
     if (rest.empty()) break;
-    if (rest.starts_with("{p}")) out += why_detail::Percent(rule.threshold);
+    if (rest.starts_with("{p}")) out += why_detail::Whole(rule.threshold * 100) + " %";
     else if (rest.starts_with("{t}")) out += why_detail::Whole(rule.threshold);
     else if (rule.seconds % 60 == 0 && rule.seconds > 60)
       out += std::to_string(rule.seconds / 60) + " minutes";

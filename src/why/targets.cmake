@@ -1,3 +1,3 @@
 # What holds GPUs, engines and jobs back.
 include_guard()
-add_gpulens_library(why DEPS gpulens_catalog)
+add_gpulens_library(why DEPS gpulens_catalog TEST_DEPS gpulens_history)

@@ -168,12 +168,11 @@ Result<WhyReport> ExplainWhy(std::span<const SeriesWindow> windows, const WhyQue
     if (rule.kind == WhyKind::kEngine) subjects = node.engines();
     if (rule.kind == WhyKind::kHost && node.has_host()) subjects = {{WhyKind::kHost, {}}};
     if (subjects.empty()) {
-      report.unknown.push_back(
-          {&rule,
-           {},
-           "no series of a" + std::string(rule.kind == WhyKind::kGpu      ? " GPU"
-                                          : rule.kind == WhyKind::kEngine ? "n engine"
-                                                                          : " host")});
+      report.unknown.push_back({&rule,
+                                {},
+                                "no series of a" + std::string(rule.kind == WhyKind::kGpu      ? " GPU"
+                                                               : rule.kind == WhyKind::kEngine ? "n engine"
+                                                                                               : " host")});
       continue;
     }
     WhyLooked looked{&rule, {}};

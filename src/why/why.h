@@ -43,6 +43,8 @@ struct WhyInput {
 struct WhyRole {
   std::span<const WhyInput> any_of;
   bool needed = true;
+  bool not_zero =
+      false;  // one that is 0 all the time is passed over: a driver may have the series without counting
 };
 
 struct WhyRule {

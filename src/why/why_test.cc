@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "history/history.h"
 #include "why/why_world_testing.h"
 
 namespace gpulens {
@@ -299,12 +300,12 @@ Truth Vary(World& world, const std::string& rule_name, Variation variation, cons
   const bool falls = rule_name == "prefix_hits_fall", counts = CountsEvents(rule_name);
   // Since a moment before the rule's time; a fall needs a time before it.
   const int since = falls ? kSeconds - world.Whole(62, 90) : kSeconds - rule.seconds - world.Whole(8, 12);
-  Dose dose{world.Uniform(1.08, 1.8), falls || !world.Chance(0.5) ? std::max(since, 0) : 0};
+  Dose dose{world.Uniform(1.04, 1.8), falls || !world.Chance(0.5) ? std::max(since, 0) : 0};
   if (counts) dose.from = kSeconds - rule.seconds + 8;
   bool holds = true;
   // Unknown time counts as free of the cause: what is barely there is not found then.
   if (variation == kSmallGap || variation == kReset) dose.level = world.Uniform(1.35, 1.8);
-  if (variation == kNearMiss) dose.level = world.Uniform(0.5, 0.93), holds = false;
+  if (variation == kNearMiss) dose.level = world.Uniform(0.5, 0.96), holds = false;
   if (variation == kTooShort) {
     dose.from = kSeconds - static_cast<int>(rule.seconds * world.Uniform(0.1, 0.5));
     holds = false;
@@ -497,6 +498,25 @@ TEST(Why, AFindingShowsItsSeriesValuesTimeAndCost) {
   EXPECT_EQ(finding.evidence[0].metric, "gpu.throttle.time");
   EXPECT_NEAR(finding.evidence[0].value, 0.8, 0.01);
   EXPECT_EQ(finding.evidence[0].attributes[0].second, "4");
+}
+
+// A driver may have counters of time that never count; its flags do then.
+TEST(Why, AFlagCountsWhereTheCounterDoesNot) {
+  World world(7);
+  world.Set(World::Gpu(5), "gpu.throttle.time", {}, 0);
+  world.Set(World::Gpu(5), "gpu.throttle.reason", {{"gpu.throttle.cause", "temp_hardware"}}, 1,
+            kSeconds - 40);
+  WhyReport report = Explain(world);
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(report.findings[0].rule->name, "thermal_hardware");
+  EXPECT_EQ(report.findings[0].evidence[0].metric, "gpu.throttle.reason");
+}
+
+// What the history does not keep, a rule could never read in an agent.
+TEST(Why, TheHistoryKeepsWhatRulesRead) {
+  std::set<std::string_view> kept;
+  for (const MetricDesc* metric : KeptMetrics()) kept.insert(metric->name);
+  for (std::string_view name : WhyMetrics()) EXPECT_TRUE(kept.contains(name)) << name;
 }
 
 TEST(Why, TheTableIsWhole) {

@@ -23,11 +23,12 @@ inline constexpr const char* kWhyFooter = R"(
   gpulens why engine chat-a --json
   gpulens why job 48213                of Slurm, or namespace/pod
   gpulens why pid 4711
-  gpulens why --url https://n1:9091
+  gpulens why https://n1:9091 gpu 2    another machine's agent
   gpulens why --rules                  what is looked at, and when it is found
 
 A history that has just begun is waited for. The rules: docs/why.md.
-Exit: 0 nothing was found · 1 something was found · 2 wrong use · 3 no agent answers, or there is no such thing)";
+Exit: 0 nothing was found · 1 something was found · 2 wrong use · 3 not known: no
+agent answers, there is no such thing, or nothing could be looked at)";
 
 // Nothing that a rule needs takes longer than a minute; beyond, a rule itself reports what is missing.
 constexpr std::chrono::seconds kLongestWait(75);
@@ -45,12 +46,18 @@ int PrintRules(const WhyOptions& options) {
   return WriteText(WhyRulesText()) ? 0 : 1;
 }
 
-int RunWhy(const WhyOptions& options) {
+int RunWhy(WhyOptions options) {
   if (options.rules) return PrintRules(options);
   if (options.format != "text")
     return FailCommand("why", "--format is for --rules; --json prints the findings as JSON", 2);
   constexpr std::array<std::string_view, 4> kKinds = {"gpu", "pid", "job", "engine"};
   std::vector<std::pair<std::string_view, std::string>> parameters = {{"window", options.window}};
+  const auto url = std::ranges::find_if(
+      options.about, [](const std::string& word) { return word.find("://") != std::string::npos; });
+  if (url != options.about.end()) {
+    options.node.url = *url;
+    options.about.erase(url);
+  }
   if (!options.about.empty()) {
     const auto kind = std::ranges::find(kKinds, options.about[0]);
     if (kind == kKinds.end() || options.about.size() != 2)
@@ -77,7 +84,8 @@ int RunWhy(const WhyOptions& options) {
         std::this_thread::sleep_for(std::chrono::seconds(1));
         continue;
       }
-      return FailCommand("why", text.error().detail, text.error().code == Code::kInvalidArgument ? 2 : 3);
+      return FailCommand("why", node.name() + ": " + text.error().detail,
+                         text.error().code == Code::kInvalidArgument ? 2 : 3);
     }
     const Result<WhyPage> page = ParseWhyPage(*text);
     if (!page) return FailCommand("why", node.name() + ": " + page.error().detail, 3);
@@ -91,7 +99,8 @@ int RunWhy(const WhyOptions& options) {
     }
     const bool written = options.json ? WriteOut(*text) : WriteText(WhyText(*page, node.name()));
     if (!written) return 3;
-    return page->findings.empty() ? 0 : 1;
+    if (!page->findings.empty()) return 1;
+    return page->looked.empty() ? 3 : 0;  // nothing found where nothing could be looked at
   }
 }
 
@@ -104,8 +113,9 @@ void AddWhy(CLI::App& app, int& code) {
       app.add_subcommand("why", "Explain what holds GPUs, engines and jobs back now, with the evidence.");
   why->group("Look");
   why->footer(kWhyFooter);
-  why->add_option("ABOUT", options.about, "gpu N, pid P, job J or engine E; default: everything")
-      ->expected(0, 2);
+  why->add_option("ABOUT", options.about,
+                  "gpu N, pid P, job J or engine E; default: everything. A URL: the agent there")
+      ->expected(0, 3);
   AddOption(*why, "--window", options.window, "Look back so far for when it began: 1m to 1h; default 5m",
             "D");
   why->add_flag("--json", options.json, "JSON");
@@ -113,7 +123,6 @@ void AddWhy(CLI::App& app, int& code) {
   why->add_option("--format", options.format, "Of --rules: text, md or json")
       ->check(CLI::IsMember({"text", "md", "json"}));
   why->add_flag("--no-wait", options.no_wait, "Do not wait for a history that has just begun");
-  AddOption(*why, "--url", options.node.url, "Read this agent: https://user:password@n1:9091", "URL");
   AddNodeOptions(*why, options.node);
   why->callback([kept, &code] { code = RunWhy(*kept); });
 }

@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "catalog/gpu.h"
+#include "catalog/limits.h"
 #include "core/frame_writer.h"
 #include "plugins/analyzers/fleet_health/gpu_inputs.h"
 #include "plugins/analyzers/fleet_health/health_score.h"
@@ -92,20 +93,18 @@ class GpuHealth {
 
 namespace {
 
-// Link generation and load are read up to ten seconds apart, and a link takes a moment to speed up.
-constexpr int64_t kSecond = 1'000'000'000, kSlowLinkDelay = 30 * kSecond;
+constexpr int64_t kSecond = 1'000'000'000, kSlowLinkDelay = limits::kSlowLinkSeconds * kSecond;
 // How long each of these must hold before it counts: longer than a round of readings, a start of the driver
 // process, and what a load causes in passing. Registration with the fabric takes minutes after a boot.
 constexpr int64_t kSilentDelay = 10 * kSecond, kNeverReadDelay = 60 * kSecond, kMissingDelay = 30 * kSecond,
                   kFabricDelay = 300 * kSecond, kThrottleDelay = 10 * kSecond, kHeatDelay = 60 * kSecond;
-// Within five minutes. DCGM calls 8 PCIe replays a minute too many; a few replays of a link are normal.
-constexpr double kMostReplays = 40, kMostLinkErrors = 10;
+// Within five minutes. DCGM calls 8 PCIe replays a minute too many.
+constexpr double kMostReplays = 40;
 // The share of readings that may fail, the time over which it is taken in nanoseconds, and the most that one
 // reading counts for in it.
 constexpr double kMostFailing = 0.4, kMeanOver = 60e9, kMostWeight = 0.1;
 // A better state must last that long, so that a GPU at a threshold does not change its state all the time.
 constexpr int64_t kBetterDelay = 30'000'000'000;
-constexpr double kBusyAbove = 0.05;
 
 std::optional<bool> Flag(std::optional<double> value) noexcept {
   if (!value) return std::nullopt;
@@ -113,7 +112,7 @@ std::optional<bool> Flag(std::optional<double> value) noexcept {
 }
 
 std::optional<bool> IsBusy(const GpuNow& gpu) noexcept {
-  if (auto busy = gpu[GpuInput::kBusy]) return *busy > kBusyAbove;
+  if (auto busy = gpu[GpuInput::kBusy]) return *busy > limits::kBusyAbove;
   // In MIG mode the GPU as a whole has no utilization; its clocks are used.
   if (auto idle = gpu[GpuInput::kClockIdle]) return *idle == 0;
   return std::nullopt;
@@ -238,7 +237,7 @@ void GpuHealth::ValidateBoard(const GpuNow& gpu, int64_t now_ns, ConditionSet& f
   if (auto replays = gpu[GpuInput::kReplays]) replays_.Read(now_ns, *replays);
   if (auto errors = gpu[GpuInput::kLinkErrors]) link_errors_.Read(now_ns, *errors);
   put(HealthCondition::kPcieReplays, replays_.grown() > kMostReplays);
-  put(HealthCondition::kLinkErrors, link_errors_.grown() > kMostLinkErrors);
+  put(HealthCondition::kLinkErrors, link_errors_.grown() > limits::kMostLinkErrors);
   // Boards in use without a bridge have links that are down by design: only the difference is a fault.
   // Splitting a GPU into MIG instances takes its links down.
   auto active = gpu[GpuInput::kLinksActive];

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "catalog/limits.h"
+
 namespace gpulens {
 namespace {
 
-constexpr double kFullCorrectedPerHour = 120, kFullXidsPerHour = 60;
+constexpr double kFullXidsPerHour = 60;
 constexpr double kHarmlessRamp = 2, kFullRamp = 10;
 
 double Share(double value, double full) noexcept { return std::clamp(value / full, 0.0, 1.0); }
@@ -52,7 +54,7 @@ HealthScore ScoreOf(const HealthInputs& inputs) noexcept {
   };
   if (inputs.pcie_downtrained) put(HealthReason::kPcieDowntrained, *inputs.pcie_downtrained ? 1 : 0);
   if (inputs.corrected_per_hour)
-    put(HealthReason::kEccCorrectableRate, Share(*inputs.corrected_per_hour, kFullCorrectedPerHour));
+    put(HealthReason::kEccCorrectableRate, Share(*inputs.corrected_per_hour, limits::kFullCorrectedPerHour));
   if (inputs.uncorrected) put(HealthReason::kEccUncorrectable, *inputs.uncorrected > 0 ? 1 : 0);
   put(HealthReason::kRowRemap, RowSeverity(inputs.rows));
   if (inputs.xids_per_hour) put(HealthReason::kXidRate, Share(*inputs.xids_per_hour, kFullXidsPerHour));
