@@ -21,7 +21,7 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROMTOOL = pathlib.Path(os.environ.get("GPULENS_PEERS", ROOT / "build" / "peers")) / "usr" / "bin" / "promtool"
-VICTORIA = pathlib.Path(os.environ.get("GPULENS_GO_PEERS", ROOT / "build" / "go_peers")) / "victoria-metrics"
+VICTORIA = pathlib.Path(os.environ.get("GPULENS_GO_PEERS", ROOT / "build" / "go_peers")) / "victoria-metrics" / "victoria-metrics"
 STEP_MS = 300_000  # of the window that is read at once
 
 
