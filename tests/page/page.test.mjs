@@ -297,6 +297,8 @@ test('says when the agent is away, draws nothing on, and goes on when it is back
 });
 
 test('is complete without JavaScript', async () => {
+  // The agent was just started again, and its first page comes before the first GPU was read.
+  await until(async () => (await (await fetch(agent.origin + '/')).text()).includes('H100'), 'a plain page with GPUs');
   const plain = await openPage(browser, agent, '/', {javaScriptEnabled: false});
   const words = await plain.locator('body').innerText();
   for (const word of ['SIMULATED', 'H100', 'nvidia', '/metrics', 'scrape_configs', 'gpulens doctor']) assert.ok(words.includes(word), word);
