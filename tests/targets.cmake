@@ -28,7 +28,7 @@ endforeach()
 # Every collector with every sink.
 set_tests_properties(e2e_seed_rows_delivery PROPERTIES TIMEOUT 900)
 # The page in chromium.
-foreach(name page states)
+foreach(name page states fleet)
   add_test(NAME e2e_page_${name} COMMAND ${e2e_python} -m unittest -v test_page.Page.test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/page)
   set_tests_properties(e2e_page_${name} PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()

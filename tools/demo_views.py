@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -14,6 +15,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
 LABELS = PICTURES / "labels.json"
 LOST_GPU = 5
+# At any hour of the demo's day there is something to see.
+LOADS = {"chat-a": 0.85, "code-b-prefill": 0.6, "code-b-decode": 0.6, "search-c": 0.7}
 COLUMNS, ROWS = 120, 40
 
 
@@ -40,6 +43,8 @@ class Demo:
                                         env=self.environment, cwd=self.folder, stdout=log, stderr=log)  # fmt: skip
         try:
             self._wait(lambda: len(self.get("/api/now")) > 1000, 20)
+            for engine, load in LOADS.items():
+                self.command("sim", "set", f"engine={engine}", f"load={load}", "for=1h")
             time.sleep(self.settle)
             self.command("sim", "fail", f"gpu={LOST_GPU}", "mode=fallen_off_bus")
             time.sleep(self.after)
@@ -76,15 +81,15 @@ class Demo:
 
 
 def labels_of_top(demo):
-    """Names of sections and columns."""
-    lines = demo.command("top", "--once").splitlines()
-    found = []
-    for number, line in enumerate(lines):
-        if line.startswith(("──", "--")):
-            words = [word for word in line.replace("─", " ").replace("--", " ").split() if word.isalpha()]
-            heads = [word for word in (lines[number + 1].split() if number + 1 < len(lines) else []) if word.isupper() and word.isascii()]
-            found.append(" ".join(words[:1] + heads))
-    return sorted(set(found))
+    """Names of sections, and the heads of tables: lines of names alone."""
+    found = set()
+    for line in demo.command("top", "--once").splitlines():
+        if section := re.match(r"\S\S \d* ?([a-z]+)", line.replace("──", "--")):
+            found.add("section " + section[1])
+        words = line.split()
+        if len([word for word in words if re.fullmatch("[A-Z]{2,}", word)]) >= 3 and not re.search("[0-9:]", line):
+            found.add(" ".join(words))
+    return sorted(found)
 
 
 def labels_of_why(demo):
