@@ -88,7 +88,8 @@ def terminal(demo, words, keep_running):
         shown = subprocess.run([*tmux, "capture-pane", "-e", "-p"], env=demo.environment, capture_output=True, text=True, check=True).stdout
     finally:
         subprocess.run([*tmux, "kill-server"], env=demo.environment, check=False)
-    lines = shown.rstrip().splitlines()
+    # The demo's folder has another name each time.
+    lines = shown.replace(str(demo.folder / "agent.sock"), "/run/gpulens/gpulens.sock").rstrip().splitlines()
     return ["\x1b[36m$\x1b[0m \x1b[1mgpulens " + " ".join(words) + "\x1b[0m", *lines]
 
 
