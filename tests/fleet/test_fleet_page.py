@@ -3,6 +3,7 @@ import contextlib
 import json
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -12,7 +13,7 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 import recording  # noqa: E402
-from agent import Agent, free_port, wait_until  # noqa: E402
+from agent import BINARY, Agent, free_port, wait_until  # noqa: E402
 from fleet_world import FLEET_LOAD, Load, cpu  # noqa: E402
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest  # noqa: E402
 from otlp_tap import unpacked  # noqa: E402
@@ -156,6 +157,14 @@ class FleetPage(unittest.TestCase):
             for url in shown.values():
                 self.assertRegex(url, r"^http://[A-Za-z0-9%._~-]+/$")
             wait_until(lambda: "further ones are passed on and not shown" in gateway.log_text(), 5, "a line of the log")
+
+    def test_links_are_web_addresses(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write('fleet: {node_url: "javascript:alert(1)"}\n')
+            file.flush()
+            done = subprocess.run([BINARY, "config", "check", file.name], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertIn("fleet.node_url must begin with https:// or http://", done.stdout + done.stderr)
 
     def test_only_gateways_have_it(self):
         with Agent() as agent:
