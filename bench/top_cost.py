@@ -122,7 +122,7 @@ def main():
                 ("gpulens top, of an agent", [program, "top", "--socket", socket], {}, "POWER W"),
                 ("gpulens top, of an agent, detail", [program, "top", "--socket", socket], {}, "POWER W", ("Enter",)),
                 ("gpulens top, by itself", [program, "top", "--demo"], {**quiet, "GPULENS_DEMO_SCENARIO": "none"}, "POWER W"),
-                ("nvitop", [shutil.which("nvitop"), "monitor"], driver, "W /"),
+                ("nvitop", [shutil.which("nvitop"), "--monitor", "--interval", "1"], driver, "NVITOP"),
                 ("nvtop", [shutil.which("nvtop"), "-d", "10"], driver, "GPU"),
                 ("all-smi", [shutil.which("all-smi"), "local", "-i", "1"], driver, "GPU"),
                 ("btop (no GPUs)", [shutil.which("btop"), "-p", "0"], {}, "cpu"),

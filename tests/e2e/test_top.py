@@ -333,18 +333,17 @@ class Changes(unittest.TestCase):
             agent.__enter__()  # so that its end is an orderly one
 
     def test_reads_by_itself_and_reports_it(self):
-        with tempfile.TemporaryDirectory() as folder:
-            quiet = {"GPULENS_CONTROL_SOCKET": folder + "/none.sock", "GPULENS_HTTP_LISTEN": f"127.0.0.1:{free_port()}",
-                     "GPULENS_DISCOVERY_LOCAL_ENABLED": "false", "GPULENS_DEMO_SCENARIO": "none"}
-            shown = top("--once", environment=quiet)
-            self.assertEqual(shown.returncode, 0, shown.stderr)
-            self.assertIn("read by this process", shown.stdout)
-            self.assertNotIn("SIMULATED", shown.stdout, "it never shows a demo that was not wanted")
-            shown = top("--demo", "--json", environment=quiet)
-            node = json.loads(shown.stdout)["nodes"][0]
-            self.assertTrue(node["simulated"])
-            self.assertEqual(len(node["gpus"]), 8)
-            self.assertGreater(node["gpus"][0]["power_w"], 0)
+        quiet = {"GPULENS_CONTROL_SOCKET": "none", "GPULENS_HTTP_LISTEN": f"127.0.0.1:{free_port()}",
+                 "GPULENS_DISCOVERY_LOCAL_ENABLED": "false", "GPULENS_DEMO_SCENARIO": "none"}
+        shown = top("--once", environment=quiet)
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        self.assertIn("read by this process", shown.stdout)
+        self.assertNotIn("SIMULATED", shown.stdout, "it never shows a demo that was not wanted")
+        shown = top("--demo", "--json", environment=quiet)
+        node = json.loads(shown.stdout)["nodes"][0]
+        self.assertTrue(node["simulated"])
+        self.assertEqual(len(node["gpus"]), 8)
+        self.assertGreater(node["gpus"][0]["power_w"], 0)
 
     def test_password(self):
         with tempfile.TemporaryDirectory() as folder:

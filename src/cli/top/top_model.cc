@@ -655,6 +655,10 @@ void TopModel::Take(const std::vector<NodeEvent>& events) {
     shown.gpu = event.attributes.Text("gpu.index");
     shown.name = event.name;
     shown.text = event.body.empty() ? WordOf(event.name) : event.body;
+    // The line has the GPU's index.
+    const std::string uuid = " (" + event.attributes.Text("gpu.uuid") + ")";
+    if (const size_t at = shown.text.find(uuid); uuid.size() > 3 && at != std::string::npos)
+      shown.text.erase(at, uuid.size());
     shown.who = OwnerOf(event.attributes).second;
     node_.events.push_back(std::move(shown));
   }

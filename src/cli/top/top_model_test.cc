@@ -112,6 +112,21 @@ TEST(TopModel, TrendsContinueTheHistory) {
   EXPECT_TRUE(std::isnan(trend[TopModel::kTrend - 5]));
 }
 
+TEST(TopModel, AnEventNamesItsGpuOnce) {
+  TopModel model;
+  NodeEvent event;
+  event.at_ms = 1000;
+  event.name = "gpu.lost";
+  event.severity = "error";
+  event.body = "GPU 5 (GPU-a) no longer answers";
+  event.attributes = AttributeSet({{"gpu.index", int64_t{5}}, {"gpu.uuid", "GPU-a"}});
+  model.Take(std::vector<NodeEvent>{event});
+  ASSERT_EQ(model.node().events.size(), 1u);
+  EXPECT_EQ(model.node().events[0].text, "GPU 5 no longer answers");
+  EXPECT_EQ(model.node().events[0].gpu, "5");
+  EXPECT_EQ(model.node().events[0].level, TopLevel::kAct);
+}
+
 TEST(TopModel, TheSameTickCountsOnce) {
   TopModel model;
   model.Take(Page(10'000, 1, "0,0.5", true));

@@ -191,7 +191,7 @@ std::string Screen::Energy(const TopValue& value) const {
   if (!value.known()) return std::string(s_.none);
   if (value.value >= 3.6e6) return Printed("%.1f kWh", value.value / 3.6e6);
   if (value.value >= 1e4) return Printed("%.0f kJ", value.value / 1e3);
-  return Printed("%.0f J", value.value);
+  return CountText(std::llround(value.value)) + " J";
 }
 
 std::string Screen::Trend(const std::vector<double>& values, double top, size_t columns) const {
