@@ -169,10 +169,6 @@ class Screen {
     const size_t used = lines_.size() + 1;
     return size_.rows == 0 ? SIZE_MAX / 2 : size_.rows > used ? size_.rows - used : 0;
   }
-  bool Selects(TopSection section) const {
-    return typed_.section == section || (typed_.section == TopSection::kAll && section == TopSection::kGpus);
-  }
-
   const TopTyped& typed_;
   const TopSize& size_;
   const Symbols& s_;
