@@ -87,7 +87,7 @@ class Demo(unittest.TestCase):
             # The command reads the same agent.
             run = why("gpu", "3", "--socket", str(socket))
             self.assertEqual(run.returncode, 1, run.stderr)
-            for text in ("SIMULATED", "GPU 3", "Heat: driver slow-down", "gpu.throttle.time{gpu.index=3", "Looked at, and not found"):
+            for text in ("SIMULATED", "GPU 3", "Heat: driver slow-down", "gpu.throttle.reason{gpu.index=3", "Looked at, and not found"):
                 self.assertIn(text, run.stdout)
             as_json = why("gpu", "3", "--json", f"http://127.0.0.1:{agent.port}")
             self.assertIn("thermal_software", [one["rule"] for one in json.loads(as_json.stdout)["findings"]])
