@@ -153,11 +153,30 @@ void AddLeftOut(JsonObject& root, std::string_view key, size_t all, size_t most,
   cut.Text("advice", advice);
 }
 
-constexpr std::array<std::string_view, 16> kGpuReadings = {
-    "gpu.utilization",  "gpu.memory.used",        "gpu.memory.total",       "gpu.power.draw",
-    "gpu.power.limit",  "gpu.temperature",        "gpu.clock.frequency",    "gpu.sm.active",
-    "gpu.dram.active",  "gpu.pipe.tensor.active", "gpu.pcie.throughput",    "gpu.interconnect.throughput",
-    "gpu.health.score", "gpu.xid.recent",         "gpu.energy.consumption", "gpu.cost.rate"};
+// A reading of a GPU that is listed: of several series of a metric, those with the value of the attribute.
+struct GpuReading {
+  std::string_view name, key = {}, value = {};
+};
+constexpr GpuReading kGpuReadings[] = {{"gpu.utilization"},
+                                       {"gpu.memory.used"},
+                                       {"gpu.memory.total"},
+                                       {"gpu.power.draw"},
+                                       {"gpu.power.limit", "gpu.power.limit_type", "enforced"},
+                                       {"gpu.temperature"},
+                                       {"gpu.clock.frequency", "gpu.clock.type", "sm"},
+                                       {"gpu.clock.frequency", "gpu.clock.type", "memory"},
+                                       {"gpu.sm.active"},
+                                       {"gpu.dram.active"},
+                                       {"gpu.pipe.tensor.active"},
+                                       {"gpu.health.score"},
+                                       {"gpu.cost.rate"}};
+
+bool IsGpuReading(const NowSeries& series) {
+  return std::ranges::any_of(kGpuReadings, [&](const GpuReading& reading) {
+    return reading.name == series.name &&
+           (reading.key.empty() || TextOf(series, reading.key) == reading.value);
+  });
+}
 
 struct GpuRows {
   const NowSeries* first = nullptr;
@@ -199,14 +218,15 @@ Result<std::string> ListGpus(const McpServer::Get& get, const Arguments&) {
       continue;
     const auto index = ParseInt<int64_t>(TextOf(series, "gpu.index"));
     GpuRows& gpu = gpus[{index.value_or(-1), TextOf(series, "gpu.uuid")}];
-    if (!gpu.first) gpu.first = &series;
+    // Not every source names the model.
+    if (!gpu.first || (!gpu.first->Attribute("gpu.model") && series.Attribute("gpu.model")))
+      gpu.first = &series;
     if (series.name == "gpu.process.memory.used") gpu.processes.push_back(&series);
     else if (series.kind == "stateset" && series.value == 1)
       gpu.states[series.name] = TextOf(series, series.name);
     else if (series.name == "gpu.throttle.reason" && series.value == 1)
       gpu.throttled.push_back(TextOf(series, "gpu.throttle.cause"));
-    else if (std::ranges::find(kGpuReadings, series.name) != kGpuReadings.end())
-      gpu.readings.push_back(&series);
+    else if (IsGpuReading(series)) gpu.readings.push_back(&series);
   }
   std::vector<const GpuRows*> shown;
   for (const auto& [key, gpu] : gpus) {

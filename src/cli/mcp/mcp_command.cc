@@ -89,6 +89,8 @@ void AddMcp(CLI::App& app, int& code) {
   mcp->footer(kMcpFooter);
   mcp->callback([options, &code] {
     static_cast<void>(SetLogLevels("error"));
+    if (::isatty(STDIN_FILENO))
+      WriteNote("gpulens mcp: reads messages of a client from the standard input; gpulens mcp --help");
     code = ServeMcp(*options);
   });
 }

@@ -62,10 +62,18 @@ std::string LabelOf(const KeptSeries& series) {
     label += " MIG " + series.attributes.Text("gpu.mig.instance_id");
   const MetricDesc* desc = FindMetric(series.name);
   if (desc == nullptr) return label;
+  // The model comes last: most engines have one.
+  constexpr std::string_view kModel = "model.name";
+  const auto add = [&](std::string_view key) {
+    if (const std::string text = series.attributes.Text(key); !text.empty()) label += " " + text;
+  };
+  bool has_model = false;
   for (std::string_view key : desc->keys) {
     if (IsOfGroup(key) || (series.kind == Kind::kStateSet && key == series.name)) continue;
-    if (const std::string text = series.attributes.Text(key); !text.empty()) label += " " + text;
+    if (key == kModel) has_model = true;
+    else add(key);
   }
+  if (has_model) add(kModel);
   return label;
 }
 
