@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "base/testing/sanitizers.h"
 #include "history/history.h"
 #include "why/why_world_testing.h"
 
@@ -354,7 +355,8 @@ Truth Vary(World& world, const std::string& rule_name, Variation variation, cons
 TEST(Why, EachRuleFindsItsCauseAndNothingElse) {
   const auto causes = Causes();
   ASSERT_EQ(causes.size(), WhyRules().size());
-  constexpr int kOfEach = 12;  // of each variation; 108 of each rule
+  // Of each variation: 108 nodes for each rule. A sanitizer looks for other faults, and takes ten times as long.
+  constexpr int kOfEach = kAddressSanitizer || kThreadSanitizer ? 1 : 12;
   std::map<std::string, Score> scores;
   std::vector<std::string> misses;
   uint64_t seed = 1;
@@ -402,7 +404,7 @@ TEST(Why, EachRuleFindsItsCauseAndNothingElse) {
     const double recall = score.right / std::max(1.0, static_cast<double>(score.right + score.missed));
     std::printf("%-18s %9.4f %9.4f %6d %6d %6d\n", std::string(rule.name).c_str(), precision, recall,
                 score.right, score.wrong, score.missed);
-    EXPECT_GE(score.right, 40) << rule.name;
+    EXPECT_GE(score.right, 3 * kOfEach) << rule.name;
     EXPECT_GE(precision, 0.99) << rule.name;
     EXPECT_GE(recall, 0.99) << rule.name;
   }
