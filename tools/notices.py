@@ -4,8 +4,8 @@
     tools/notices.py BUILD TARGET…          the text
     tools/notices.py BUILD TARGET… --list   the names of the packages
 
-The packages are those that own the archives that ninja links into the targets and the headers that their objects include, so nothing
-is forgotten when a dependency comes. The texts are the packages' own, /usr/share/doc/PACKAGE/copyright.
+The packages are those that own the archives that ninja links into the targets, the headers that their objects include, and the files of
+JavaScript that are compiled in, so nothing is forgotten when a dependency comes. The texts are the packages' own, /usr/share/doc/PACKAGE/copyright.
 """
 
 import fnmatch
@@ -29,10 +29,11 @@ def lines_of(*command):
 
 
 def foreign_files(build, *targets):
-    """(archives, headers) outside the tree that are linked or compiled into the targets."""
+    """(archives and scripts, headers) outside the tree that are linked or compiled into the targets."""
     inputs = lines_of("ninja", "-C", build, "-t", "inputs", *targets)
     inputs = [line for line in inputs if not line.startswith("ninja:")]
     archives = {line for line in inputs if line.startswith("/") and line.endswith(".a") and not line.startswith(str(ROOT))}
+    archives |= {line for line in inputs if line.startswith("/usr/share/javascript/")}
     objects = [line for line in inputs if line.endswith(".o")]
     deps = {line.strip() for line in lines_of("ninja", "-C", build, "-t", "deps", *objects)}
     headers = {line for line in deps if line.startswith("/usr/include/") or line.startswith("/usr/lib/")}

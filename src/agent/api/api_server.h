@@ -1,5 +1,5 @@
 // Answers requests for pages of an Api over HTTP and the control socket. They run on workers one at a time,
-// so that a worker is always left for collectors however many clients ask.
+// so that a worker is always left for collectors however many clients there are.
 #pragma once
 
 #include <deque>

@@ -91,7 +91,7 @@ TEST_F(ApiServerTest, ErrorsHaveStatusAndReason) {
   EXPECT_EQ(Fetch(at_, "GET", many).status, 400);
 }
 
-// One request at a time, so that collectors keep a worker; those who wait are limited and told.
+// One request at a time, so that collectors keep a worker; at most so many wait, others are refused.
 TEST_F(ApiServerTest, OneAtATimeAndFewWait) {
   wait_ = true;
   std::atomic<int> good{0}, busy{0};
@@ -128,7 +128,7 @@ TEST_F(ApiServerTest, ServesTheControlSocket) {
   EXPECT_TRUE(Eventually([&] { return done.load(); }));
 }
 
-// The workers have stopped: who waits is told, and nobody is left without an answer.
+// The workers have stopped: each request is answered.
 TEST_F(ApiServerTest, RefusesAfterTheWorkersStopped) {
   workers_.Stop();
   EXPECT_FALSE(server_.Get("/api/echo", [](Result<std::string>) {}));

@@ -109,7 +109,7 @@ std::vector<std::string> EventRing::Add(const Events& events) {
 void EventRing::ReadStore() {
   if (options_.store.empty()) return;
   auto store = IncidentStore::Open({.path = options_.store, .max_bytes = 0, .read_only = true});
-  if (!store) return;  // without a file there is nothing to tell; `gpulens doctor` names a broken one
+  if (!store) return;  // there is no file; `gpulens doctor` names a broken one
   IncidentStore::Filter filter;
   filter.since_unix_ns = options_.start_ns - kStoredNs;
   filter.limit = kMostEvents;

@@ -207,7 +207,7 @@ TEST(LiveDelta, AppliedToTheFullMessageIsTheNextOne) {
   }
 }
 
-TEST(LiveDelta, SaysOnlyWhatChanged) {
+TEST(LiveDelta, HasOnlyWhatChanged) {
   History::Current before;
   auto series = std::make_shared<std::vector<KeptSeries>>(3);
   for (uint32_t i = 0; i < 3; ++i) (*series)[i].id = i;
@@ -373,7 +373,7 @@ TEST_F(LiveServerTest, NoTickIsMissedWhileConnecting) {
   std::thread ticking([&] {
     for (int i = 1; !end; ++i) {
       Tick(i);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      testing::ShortPause();
     }
   });
   for (int round = 0; round < 30; ++round) {

@@ -231,12 +231,12 @@ class ControlSocket::Client final : public StreamHandler, public std::enable_sha
     if (!posted) Reply("error the work queue is full");
   }
 
-  // As ReportStatus. Errors have their code, so that a client can tell a wrong question from a missing page.
+  // As ReportStatus. Errors have their code, so that a client knows a wrong parameter from a missing page.
   void Get(std::string target) {
     if (!owner_.hooks_.get) return Reply(ErrorLine({Code::kUnavailable, "this agent has no such pages"}));
     auto done = [&loop = owner_.loop_, client = weak_from_this()](Result<std::string> page) {
       if (page && page->size() > kMaxGetAnswer - 8)
-        page = Status{Code::kExhausted, "the answer is longer than 16 MiB; ask for less"};
+        page = Status{Code::kExhausted, "the answer is longer than 16 MiB; request less"};
       std::string text = page ? "ok " + *page : ErrorLine(page.error());
       std::ranges::replace(text, '\n', ' ');
       loop.Post([text = std::move(text), client]() mutable {

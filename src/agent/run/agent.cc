@@ -117,6 +117,7 @@ class Banner {
     std::string config_file;
     Instant started;
     bool quiet = false;
+    bool tls = false;
     std::string simulated;  // what is simulated besides the GPUs, as a sentence; empty: nothing
   };
 
@@ -133,6 +134,7 @@ class Banner {
   };
   std::string Found(const Pipeline::InstanceView& view) const;
   Summary Summarize() const;
+  std::string PageAddress() const;
   // `up`: time since the start.
   std::string Text(std::string_view up) const;
 
@@ -206,7 +208,21 @@ std::string Banner::Text(std::string_view up) const {
   if (!options_.simulated.empty()) text += "  engines  " + options_.simulated + "\n";
   text += "  serving  http://" + FirstOf(config_.Group("http").Texts("listen")) + "/metrics";
   if (!websocket.empty()) text += "   ws://" + websocket;
-  return text + "\n";
+  text += "\n";
+  if (const std::string page = PageAddress(); !page.empty()) text += "  open     " + page + "\n";
+  return text;
+}
+
+// The address of the page for a browser on this machine; empty: it has none there.
+std::string Banner::PageAddress() const {
+  const Result<Endpoint> at = ParseListenAddress(FirstOf(config_.Group("http").Texts("listen")));
+  if (!at || at->family == Endpoint::Family::kUnix) return {};
+  // An address that a browser cannot open: every one of this machine, or this machine itself.
+  const std::string address = at->ToString();
+  const size_t colon = address.rfind(':');
+  const bool here = at->IsLoopback() || address.starts_with("0.0.0.0:") || address.starts_with("[::]:");
+  return (options_.tls ? "https://" : "http://") + (here ? "localhost" + address.substr(colon) : address) +
+         "/";
 }
 
 void Banner::AfterTick() {
@@ -420,9 +436,12 @@ Status Agent::Start() {
   RETURN_IF_ERROR(pipeline_->Apply(Plan(config_)));
   RETURN_IF_ERROR(listen_addresses_->Follow(config_));
   RETURN_IF_ERROR(OpenControl());
-  banner_ = std::make_unique<Banner>(
-      env_, config_, *pipeline_,
-      Banner::Options{file_, started_, options_.quiet, demo_ ? demo_->Summary() : std::string()});
+  banner_ = std::make_unique<Banner>(env_, config_, *pipeline_,
+                                     Banner::Options{.config_file = file_,
+                                                     .started = started_,
+                                                     .quiet = options_.quiet,
+                                                     .tls = authenticator_->config().tls.has_value(),
+                                                     .simulated = demo_ ? demo_->Summary() : std::string()});
   pipeline_->OnTick([this](const Ref<const Snapshot>& snapshot) {
     banner_->AfterTick();
     watch_.Observe(*snapshot);

@@ -38,7 +38,7 @@ class HttpResponder {
   uint64_t number_;
 };
 
-// A connection whose client asks for another protocol, after the checks of its request: origin and access.
+// A connection whose client requests another protocol, after the checks of its request: origin and access.
 struct HttpUpgrade {
   Stream stream;
   Endpoint peer;

@@ -204,7 +204,7 @@ TEST_F(WebSocketUpgradeTest, ServesOverTls) {
   EXPECT_EQ(ReadFrame(client).payload, big);
 }
 
-TEST_F(WebSocketUpgradeTest, OneMoreThanTheLimitIsTold) {
+TEST_F(WebSocketUpgradeTest, OneMoreThanTheLimitIsRefused) {
   WebSocketServer::Options options;
   options.limits.http.connections = 2;
   Serve(options);
@@ -269,11 +269,11 @@ TEST_F(WebSocketUpgradeTest, ShutdownClosesWithGoingAway) {
 // gone.
 TEST_F(WebSocketUpgradeTest, NoHandoverAfterTheShutdownBegan) {
   RequirePassword();
-  std::atomic<bool> go{false}, asked{false};
+  std::atomic<bool> go{false}, checking{false};
   auto opened = Authenticator::Open(loop_, folder_.path() + "/web.yml",
                                     [&](const Endpoint&, const PasswordQueue::Job& job) {
-                                      workers_.emplace_back([job, &go, &asked] {
-                                        asked = true;
+                                      workers_.emplace_back([job, &go, &checking] {
+                                        checking = true;
                                         while (!go) testing::ShortPause();
                                         job(true);
                                       });
@@ -282,7 +282,7 @@ TEST_F(WebSocketUpgradeTest, NoHandoverAfterTheShutdownBegan) {
   authenticator_ = *std::move(opened);
   Serve();
   TestClient client = Connect("Authorization: Basic c2NyYXBlcjpzZWNyZXQ=\r\n");
-  ASSERT_TRUE(Eventually([&] { return asked.load(); }));
+  ASSERT_TRUE(Eventually([&] { return checking.load(); }));
   std::atomic<bool> done{false};
   http_->Shutdown(std::chrono::seconds(5), [&] { done = true; });
   loop_.Call([&] { pages_.live = nullptr; });
