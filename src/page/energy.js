@@ -55,7 +55,11 @@ export default {
       h('h3', {}, 'Whose it is'), h('div', {class: 'choice', role: 'group', 'aria-label': 'by'}, buttons), owners.element, priced, price,
       h('div', {class: 'charts'},
         context.chart({title: 'Power by what it is used for', note: 'averages of one minute', names: ['energy.ledger'], unit: 'W',
-          compute: () => kStates.map((state, i) => lineOf(store.find('energy.ledger', {state}), state, i)).filter((one) => one.samples.y.some((y) => y > 0))}),
+          compute: () => {
+            const all = kStates.map((state, i) => lineOf(store.find('energy.ledger', {state}), state, i));
+            const used = all.filter((one) => one.samples.y.some((y) => y > 0));
+            return used.length ? used : all;
+          }}),
         context.chart({title: 'Power by tenant', note: 'averages of one minute', names: ['energy.ledger.owner'], unit: 'W',
           compute: () => store.find('energy.ledger.owner', {'owner.kind': 'tenant'}).map((one, i) =>
             lineOf([one], format.clean(kOwnerWords[one.attributes.owner] || one.attributes.owner, 32), i))}),
@@ -82,7 +86,7 @@ export default {
         ['not used', total > 0 ? ((rows.find((row) => row.state === 'idle') || {value: 0}).value + (rows.find((row) => row.state === 'held') || {value: 0}).value) / total : null, '1', 'idle and held'],
         ['cost', cost, 'USD', cost === null ? 'no price is set' : 'an hour'],
         ['cost of idle GPUs', cost === null ? null : perHour(idle), 'USD', cost === null ? '' : 'an hour'],
-        ['CO2', co2 === null ? null : co2 * 3.6, 'kg/h', co2 === null ? 'no intensity: set carbon_zone' : ''],
+        ['CO2', co2 === null ? null : co2 * 3.6, 'kg/h', co2 === null ? 'set carbon_zone' : ''],
       ]);
       put(bar, rows.map((row) => h('span', {class: 'part-' + kStates.indexOf(row.state), style: {'flex-grow': String(row.share || 0)}})));
       bar.setAttribute('aria-label', rows.map((row) => row.state + ' ' + format.text(row.share, '1')).join(', ') || 'nothing yet');

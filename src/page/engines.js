@@ -19,6 +19,16 @@ const remembered = new Map();
 // Sums numbers that are known; null without one.
 const sum = (values) => values.reduce((all, value) => (value === null || value === undefined ? all : (all || 0) + value), null);
 
+// What tells a series apart from others of its engine: of ranks, models, devices. Empty for the only one.
+const kSame = ['quantile', 'cache.type', 'target'];
+function apart(store, series) {
+  const others = store.find(series.name, {target: series.attributes.target, quantile: series.attributes.quantile, 'cache.type': series.attributes['cache.type']});
+  if (others.length < 2) return '';
+  return Object.entries(series.attributes)
+    .filter(([key, value]) => !kSame.includes(key) && others.some((one) => String(one.attributes[key]) !== String(value)))
+    .map(([, value]) => ' ' + format.clean(value, 24)).join('');
+}
+
 function gpusOf(store, attributes) {
   for (const key of kOwners) {
     if (attributes[key] === undefined) continue;
@@ -48,10 +58,10 @@ export function engines(store) {
     const name = String(target);
     const value = (metric, keep) => sum(all.filter((one) => one.name === metric && (!keep || keep(one.attributes))).map((one) => one.value));
     const rate = (metric, keep) => sum(all.filter((one) => one.name === metric && (!keep || keep(one.attributes))).map((one) => one.rate));
-    const quantile = (names, which) => {
-      const one = all.find((series) => names.includes(series.name) && series.attributes.quantile === which && series.value !== null);
-      return one ? one.value : null;
-    };
+    // Of several models or ranks the worst.
+    const quantile = (names, which) => all.filter((one) => names.includes(one.name) && one.attributes.quantile === which && one.value !== null)
+      .reduce((most, one) => (most === null ? one.value : Math.max(most, one.value)), null);
+    const caches = all.filter((one) => one.name === 'inference.kv_cache.usage' && one.value !== null && (one.attributes['cache.type'] || 'gpu') === 'gpu');
     const attribute = (key) => {
       const one = all.find((series) => series.attributes[key] !== undefined);
       return one ? String(one.attributes[key]) : null;
@@ -76,7 +86,7 @@ export function engines(store) {
     found.push({
       name, up: up === null ? null : up === 1, ...what,
       running: value('inference.requests.running'), waiting: value('inference.requests.waiting'),
-      kv: value('inference.kv_cache.usage', (attributes) => (attributes['cache.type'] || 'gpu') === 'gpu'),
+      kv: caches.length ? caches.reduce((all, one) => all + one.value, 0) / caches.length : null,
       generated: rate('inference.tokens.generation'), prompted: rate('inference.tokens.prompt'),
       finished: rate('inference.requests.finished'), preemptions: rate('inference.scheduler.preemptions'),
       ttft: quantile(kTtft, 'p50'), ttft95: quantile(kTtft, 'p95'), itl: quantile(kItl, 'p50'), itl95: quantile(kItl, 'p95'),
@@ -111,6 +121,7 @@ function gpuLinks(context, engine) {
 
 function renderList(context) {
   const {store} = context;
+  const ofTarget = (s) => format.clean(s.attributes.target, 32) + apart(store, s);
   const rows = table([
     {id: 'name', title: 'engine', value: (row) => format.clean(row.name, 40), sort: (row) => row.name},
     {id: 'state', title: 'state', value: stateNode, sort: (row) => stateOf(row)[1]},
@@ -136,11 +147,11 @@ function renderList(context) {
   const filtered = h('p', {class: 'empty', hidden: true}, 'No engine has what is typed into the filter.');
   put(context.root, h('h2', {}, 'Engines'), none, filtered, rows.element,
     h('div', {class: 'charts'},
-      context.chart({title: 'Tokens generated', select: {name: 'inference.tokens.generation'}, label: (s) => format.clean(s.attributes.target, 32)}),
-      context.chart({title: 'Requests that wait', select: {name: 'inference.requests.waiting'}, label: (s) => format.clean(s.attributes.target, 32)}),
+      context.chart({title: 'Tokens generated', select: {name: 'inference.tokens.generation'}, label: ofTarget}),
+      context.chart({title: 'Requests that wait', select: {name: 'inference.requests.waiting'}, label: ofTarget}),
       context.chart({title: 'KV cache in use', select: {name: 'inference.kv_cache.usage'}, max: 1,
-        keep: (s) => (s.attributes['cache.type'] || 'gpu') === 'gpu' && s.attributes['inference.layer'] !== 'router', label: (s) => format.clean(s.attributes.target, 32)}),
-      context.chart({title: 'TTFT p95', select: kTtft.map((name) => ({name, attributes: {quantile: 'p95'}})), label: (s) => format.clean(s.attributes.target, 32)})));
+        keep: (s) => (s.attributes['cache.type'] || 'gpu') === 'gpu' && s.attributes['inference.layer'] !== 'router', label: ofTarget}),
+      context.chart({title: 'TTFT p95', select: kTtft.map((name) => ({name, attributes: {quantile: 'p95'}})), label: ofTarget})));
   return () => {
     const all = engines(store);
     const shown = all.filter((one) => context.matches(one.name, one.engine, one.model, one.pod, one.tenant));
@@ -157,12 +168,12 @@ function renderOne(context, name) {
   const head = h('p', {});
   const note = h('p', {class: 'empty', hidden: true});
   const tiles = figures();
-  const quantiles = {keep: (s) => kShown.includes(s.attributes.quantile), label: (s) => String(s.attributes.quantile),
+  const quantiles = {keep: (s) => kShown.includes(s.attributes.quantile), label: (s) => String(s.attributes.quantile) + apart(store, s),
                      order: (s) => kShown.indexOf(s.attributes.quantile)};
-  const words = (...keys) => (s) => keys.map((key) => s.attributes[key]).filter((one) => one !== undefined).map((one) => format.clean(one, 32)).join(' ');
+  const kindOf = (s) => format.clean(s.attributes['cache.type'] || 'in use', 16) + apart(store, s);
   const last = {'inference.requests.running': 'running', 'inference.requests.waiting': 'waiting', 'inference.tokens.prompt': 'prompt',
                 'inference.tokens.generation': 'generated', 'inference.prefix_cache.hits': 'hits', 'inference.prefix_cache.queries': 'looked up'};
-  const byName = (s) => last[s.name] + (s.attributes['cache.type'] ? ' ' + format.clean(s.attributes['cache.type'], 16) : '');
+  const byName = (s) => last[s.name] + (s.attributes['cache.type'] ? ' ' + format.clean(s.attributes['cache.type'], 16) : '') + apart(store, s);
   put(context.root, h('nav', {class: 'crumbs', 'aria-label': 'where this is'}, h('a', {href: context.href('engines')}, 'Engines'), ' › ', format.clean(name, 60)), h('h2', {}, format.clean(name, 60)), head, note, tiles.element,
     h('div', {class: 'charts'},
       context.chart({title: 'Requests', select: of(['inference.requests.running', 'inference.requests.waiting']), label: byName}),
@@ -170,10 +181,10 @@ function renderOne(context, name) {
       context.chart({title: 'TTFT', note: 'time to the first token; quantiles of the last window', select: of(kTtft), ...quantiles}),
       context.chart({title: 'ITL', note: 'time between two tokens', select: of(kItl), ...quantiles}),
       context.chart({title: 'E2E', note: 'arrival to the last token', select: of(kLatency), ...quantiles}),
-      context.chart({title: 'KV cache in use', select: of('inference.kv_cache.usage'), max: 1, label: words('cache.type')}),
+      context.chart({title: 'KV cache in use', select: of('inference.kv_cache.usage'), max: 1, label: kindOf}),
       context.chart({title: 'Prefix cache', select: of(['inference.prefix_cache.hits', 'inference.prefix_cache.queries']), label: byName}),
-      context.chart({title: 'Preemptions', select: of('inference.scheduler.preemptions'), label: () => 'preempted'}),
-      context.chart({title: 'Energy of a token', select: of('gpu.efficiency.joules_per_token'), label: () => 'J/token'})));
+      context.chart({title: 'Preemptions', select: of('inference.scheduler.preemptions'), label: (s) => 'preempted' + apart(store, s)}),
+      context.chart({title: 'Energy of a token', select: of('gpu.efficiency.joules_per_token'), label: (s) => 'J/token' + apart(store, s)})));
   const unwatch = store.watch(['inference.requests.running']);
   context.onEnd(unwatch);
   return () => {

@@ -240,6 +240,7 @@ test('shows a stopped engine as down and goes on when it is back', async () => {
   await go('engines');
   await untilShown(['search-c']);
   await agent.command('sim', 'stop', 'engine=search-c');
+  await agent.command('sim', 'fail', 'gpu=3', 'mode=fallen_off_bus');  // for the next test: it takes seconds to be seen
   const row = page.locator('main tbody tr', {hasText: 'search-c'}).first();
   await until(async () => (await row.innerText()).includes('down'), 'the word down', 30000);
   await row.locator('a').first().click();
@@ -252,7 +253,6 @@ test('shows a stopped engine as down and goes on when it is back', async () => {
 
 test('shows a lost GPU first, with what to do, and its event explained', async () => {
   await go('overview');
-  await agent.command('sim', 'fail', 'gpu=3', 'mode=fallen_off_bus');
   await until(async () => /GPU 3 is lost/.test(await page.locator('.problems').innerText()), 'the fault', 30000);
   await page.locator('.faults', {hasText: 'fault'}).waitFor();
   await shot(page, 'lost-gpu-dark');
