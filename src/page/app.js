@@ -371,9 +371,14 @@ store.onEvent((event) => {
 setInterval(() => frame.showState(), 1000);
 show();
 store.start();
-store.get('fleet', {limit: 1}).then((body) => {
-  const link = frame.links.get('fleet');
-  link.hidden = false;
-  const agents = body && body.nodes;
-  if (!location.hash && store.find('gpu.utilization').length === 0 && Array.isArray(agents) && agents.length) go('fleet');
-}, () => { /* not a gateway */ });
+// A gateway without GPUs of its own opens with its fleet.
+const ofGateway = store.subscribe(() => {
+  if (!store.at) return;
+  ofGateway();
+  if (!store.gateway) return;
+  frame.links.get('fleet').hidden = false;
+  if (location.hash || store.find('gpu.utilization').length) return;
+  store.get('fleet', {limit: 1}).then((body) => {
+    if (!location.hash && body && Array.isArray(body.nodes) && body.nodes.length) go('fleet');
+  }, () => { /* the view itself says why */ });
+});

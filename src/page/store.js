@@ -21,6 +21,7 @@ export class Store {
     this.node = {};
     this.version = '';
     this.simulated = false;
+    this.gateway = false;     // it has /api/fleet
     this.interval_s = 1;
     this.history = null;      // as in /api/now
     this.series = new Map();  // id -> series, see #add
@@ -294,6 +295,7 @@ export class Store {
     this.node = body.node || {};
     this.version = body.version || '';
     this.simulated = Boolean(body.simulated);
+    this.gateway = Boolean(body.gateway);
     this.interval_s = body.interval_s || 1;
     this.history = body.history || null;
     if (body.series) {

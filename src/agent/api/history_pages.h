@@ -20,6 +20,7 @@ struct NodeReadings {
   const Clock* clock = &RealClock();
   bool simulated = false;              // GPUs are those of --demo
   std::function<Duration()> interval;  // between two ticks
+  std::function<bool()> gateway = {};  // whether there is /api/fleet; empty: no
 };
 
 void AddNowPage(Api& api, const NodeReadings& readings);

@@ -47,6 +47,7 @@ std::string NowJson(const NodeReadings& readings, const History::Current& curren
     AppendJsonAttributes(page.Key("node"), current.node);
     page.Text("version", Version());
     page.Flag("simulated", readings.simulated);
+    if (readings.gateway && readings.gateway()) page.Flag("gateway", true);
     page.Whole("at", current.unix_ms);
     page.Count("tick", current.tick);
     page.Number("interval_s", SecondsOf(readings.interval()));

@@ -377,8 +377,12 @@ void Agent::StartPages() {
       History::Options{group.Time("window"), static_cast<size_t>(group.Size("memory"))});
   // A demo is there to be looked at.
   if (options_.demo || group.Text("start") == "at_once") history_->Begin();
-  const NodeReadings readings{history_.get(), [this] { return hub_.latest(); }, env_.clock, options_.demo,
-                              [this] { return pipeline_->interval(); }};
+  const NodeReadings readings{history_.get(),
+                              [this] { return hub_.latest(); },
+                              env_.clock,
+                              options_.demo,
+                              [this] { return pipeline_->interval(); },
+                              [this] { return fleet_.options().nodes > 0; }};
   AddNowPage(api_, readings);
   AddHistoryPage(api_, readings);
   EventRing::Options events{.store = {}, .start_ns = started_.unix_ns};
