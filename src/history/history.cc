@@ -262,10 +262,16 @@ class History::Impl {
     out.unix_ms = closed_ms_ + wall_ms_;
     out.node = node_;
     if (!out.series || out.layout != layout_) {
-      auto list = std::make_shared<std::vector<KeptSeries>>();
-      list->reserve(list_.size());
-      for (const uint32_t index : list_) list->push_back(SeriesOf(entries_[index]));
-      out.series = std::move(list);
+      // Readers share the list.
+      out.series = shared_layout_ == layout_ ? shared_list_.lock() : nullptr;
+      if (!out.series) {
+        auto list = std::make_shared<std::vector<KeptSeries>>();
+        list->reserve(list_.size());
+        for (const uint32_t index : list_) list->push_back(SeriesOf(entries_[index]));
+        out.series = std::move(list);
+        shared_list_ = out.series;
+        shared_layout_ = layout_;
+      }
     }
     out.layout = layout_;
     out.values.resize(list_.size());
@@ -307,7 +313,7 @@ class History::Impl {
       lock.lock();
     }
     lock.unlock();
-    // Before the window a gap says nothing.
+    // Before the window a gap means nothing.
     for (SeriesWindow& window : windows) {
       std::vector<Sample>& samples = window.samples;
       if (!samples.empty() && samples[0].mark == Sample::kGap && samples[0].unix_ms < from_ms - wall)
@@ -407,7 +413,7 @@ class History::Impl {
     }
   }
 
-  // The row's begin. Times of a group never fall, whatever its source says.
+  // The row's begin. Times of a group never fall, whatever its source claims.
   BitWriter BeginRow(Group& group, RowKind kind, int64_t ms) {
     BitWriter out = log_->BeginRow(kMostCarriedBits * (group.columns.size() + 2));
     out.Put(kind, 2);
@@ -761,6 +767,8 @@ class History::Impl {
   int64_t wall_ms_ = 0;    // to be added to it
   uint32_t next_id_ = 0;
   AttributeSet node_;
+  mutable std::weak_ptr<const std::vector<KeptSeries>> shared_list_;
+  mutable uint64_t shared_layout_ = 0;
 };
 
 History::History(const Options& options) : impl_(std::make_unique<Impl>(options)) {}

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <random>
 #include <set>
+#include <sstream>
 
 #include "base/testing/allocations.h"
 #include "catalog/all.h"
@@ -62,6 +64,13 @@ TEST(KeptTable, HasNoMetricTwiceAndNoneWithSeveralNumbers) {
         << row->name;
     EXPECT_FALSE(row->translated_only) << row->name;
   }
+}
+
+TEST(KeptTable, HasTheCountOfItsPage) {
+  std::stringstream text;
+  text << std::ifstream(GPULENS_SOURCE_DIR "/docs/history.md").rdbuf();
+  const std::string count = std::to_string(KeptMetrics().size()) + " metrics: `src/history/kept.def`";
+  EXPECT_NE(text.str().find(count), std::string::npos) << "docs/history.md does not have: " << count;
 }
 
 using HistoryTest = HistoryFixture;
@@ -202,7 +211,7 @@ TEST_F(HistoryTest, ASeriesThatEndsAndReturnsIsTheSameAndOneWithOtherAttributesI
   EXPECT_EQ(Values(SamplesOf(history, "gpu.power.draw{gpu.index=\"1\"}")), (std::vector<double>{5, 6}));
 }
 
-TEST_F(HistoryTest, CurrentValuesAreExactAndSayHowOldTheyAre) {
+TEST_F(HistoryTest, CurrentValuesAreExactAndHaveTheirAge) {
   FakeSource source("nvidia");
   const Series active = source.Declare(kGpuSmActive, Gpu(0)), power = source.Declare(kGpuPowerDraw, Gpu(0));
   const Series missing = source.Declare(kGpuTemperature, Gpu(0));
@@ -214,6 +223,9 @@ TEST_F(HistoryTest, CurrentValuesAreExactAndSayHowOldTheyAre) {
   history.ReadCurrent(current);
   ASSERT_EQ(current.values.size(), 3u);
   EXPECT_EQ(current.tick, 1u);
+  History::Current other;
+  history.ReadCurrent(other);
+  EXPECT_EQ(other.series, current.series) << "readers share the list";
   EXPECT_EQ(current.values[0], 1.0 / 3);
   EXPECT_EQ(current.stale_ms, (std::vector<uint32_t>{0, 1500, 0}));
   EXPECT_TRUE(std::isnan(current.values[2]));

@@ -1,4 +1,5 @@
-// Any bytes as a selector: no crash, and one that is accepted says the same when it is written out again.
+// Any bytes as a selector: no crash, and one that is accepted is the same when it is written out and parsed
+// again.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
