@@ -38,9 +38,9 @@ class Demo:
                                 GPULENS_DISCOVERY_LOCAL_ENABLED="false", LANG="C.UTF-8")  # fmt: skip
 
     def __enter__(self):
-        log = open(self.folder / "log", "wb")  # noqa: SIM115
-        self.process = subprocess.Popen([self.binary, "agent", "--demo", "--http-listen", f"127.0.0.1:{self.port}", "--ws-listen", f"127.0.0.1:{free_port()}"],
-                                        env=self.environment, cwd=self.folder, stdout=log, stderr=log)  # fmt: skip
+        words = [self.binary, "agent", "--demo", "--http-listen", f"127.0.0.1:{self.port}", "--ws-listen", f"127.0.0.1:{free_port()}"]
+        with open(self.folder / "log", "wb") as log:
+            self.process = subprocess.Popen(words, env=self.environment, cwd=self.folder, stdout=log, stderr=log)
         try:
             self._wait(lambda: len(self.get("/api/now")) > 1000, 20)
             for engine, load in LOADS.items():
@@ -93,11 +93,9 @@ def labels_of_top(demo):
 
 
 def labels_of_why(demo):
-    """Fields of a finding, and the causes that are looked for."""
+    """The causes that are looked for, found or not."""
     page = json.loads(demo.get("/api/why"))
-    fields = {key for finding in page["findings"] for key in finding}
-    causes = {one["title"] for one in page["findings"] + page["looked"] + page["unknown"]}
-    return sorted(fields & {"title", "subject", "sentence", "evidence", "do", "cost", "confidence"}) + sorted(causes)
+    return sorted({one["title"] for one in page["findings"] + page["looked"] + page["unknown"]})
 
 
 def program(name):
