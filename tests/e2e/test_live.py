@@ -77,10 +77,10 @@ class Page(unittest.TestCase):
             policy = page.getheader("Content-Security-Policy")
             self.assertIn("default-src 'none'", policy)
             self.assertNotIn("unsafe", policy)
-            named = re.findall(r'(?:src|href)="(/page/[^"]+)"', text)
-            self.assertIn("/page/app.js", named)
+            named = re.findall(r'(?:src|href)="/?(page/[^"]+)"', text)
+            self.assertIn("page/app.js", named)
             for name in named:
-                self.assertEqual(agent.get(name).status, 200, name)
+                self.assertEqual(agent.get("/" + name).status, 200, name)
 
     def test_a_terminal_shows_the_address_last(self):
         port, screen = free_port(), ""

@@ -98,7 +98,7 @@ void ForEachChange(const History::Current& before, const History::Current& after
   auto both = [&](size_t i, size_t j) {
     each((*after.series)[j].id, before.values[i], after.values[j], before.stale_ms[i], after.stale_ms[j]);
   };
-  if (before.series != after.series) return Compare(before, after, [](size_t) {}, came, both);
+  if (before.layout != after.layout) return Compare(before, after, [](size_t) {}, came, both);
   for (size_t i = 0; i < after.values.size(); ++i) both(i, i);
 }
 
@@ -143,7 +143,7 @@ std::string TickMessage(const History::Current& before, const History::Current& 
 
 std::vector<std::string> LiveDelta(const History::Current& before, const History::Current& after) {
   std::vector<std::string> messages;
-  if (before.series != after.series) messages.push_back(SeriesMessage(before, after));
+  if (before.layout != after.layout) messages.push_back(SeriesMessage(before, after));
   if (before.tick != after.tick) messages.push_back(TickMessage(before, after));
   return messages;
 }
