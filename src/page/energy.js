@@ -7,10 +7,12 @@ import {figures} from './figures.js';
 const kStates = ['active', 'held', 'idle', 'unattributed', 'unobserved'];
 const kMeaning = {
   active: 'by processes at work', held: 'by a GPU that someone has and does not use', idle: 'by a GPU that none has',
-  unattributed: 'by a GPU at work, for which no process is known', unobserved: 'while gpulens did not run or could not read',
+  unattributed: 'by a GPU at work, for which no process is known', unobserved: 'while gpulens could not read, or did not run since the ledger\'s last entry',
 };
 const kMinuteMs = 60000;
 const kOwners = ['tenant', 'pod', 'job', 'engine', 'model'];
+// Energy that was not observed is known for the whole time without the agent, not for a minute of it.
+const kObserved = kStates.filter((state) => state !== 'unobserved');
 const kOwnerWords = {'(none)': 'without an owner', '(other)': 'further owners'};
 
 const sum = (series, field) => series.reduce((all, one) => (one[field] === null ? all : (all || 0) + one[field]), null);
@@ -51,25 +53,25 @@ export default {
     const priced = h('p', {class: 'dim'});
     context.onEnd(store.watch(['energy.ledger', 'energy.ledger.owner', 'cost.ledger.owner.usd']));
     put(context.root, h('h2', {}, 'Energy & cost'), none, tiles.element,
-      h('h3', {}, 'Since the agent started'), bar, states.element, balance,
+      h('h3', {}, 'What became of the energy'), bar, states.element, balance,
       h('h3', {}, 'Whose it is'), h('div', {class: 'choice', role: 'group', 'aria-label': 'by'}, buttons), owners.element, priced, price,
       h('div', {class: 'charts'},
         context.chart({title: 'Power by what it is used for', note: 'averages of one minute', names: ['energy.ledger'], unit: 'W',
           compute: () => {
-            const all = kStates.map((state, i) => lineOf(store.find('energy.ledger', {state}), state, i));
+            const all = kObserved.map((state, i) => lineOf(store.find('energy.ledger', {state}), state, i));
             const used = all.filter((one) => one.samples.y.some((y) => y > 0));
             return used.length ? used : all;
           }}),
         context.chart({title: 'Power by tenant', note: 'averages of one minute', names: ['energy.ledger.owner'], unit: 'W',
           compute: () => store.find('energy.ledger.owner', {'owner.kind': 'tenant'}).map((one, i) =>
-            lineOf([one], format.clean(kOwnerWords[one.attributes.owner] || one.attributes.owner, 32), i))}),
+            lineOf([one], format.clean(kOwnerWords[one.attributes.owner] || one.attributes.owner, 32), i, unobservedOf(store, one)))}),
         context.chart({title: 'Energy of a token', select: {name: 'gpu.efficiency.joules_per_token'}, label: (series) => format.clean(series.attributes.target || '', 32)})));
 
     function show() {
       const ledger = store.find('energy.ledger');
       const rows = kStates.map((state) => {
         const series = ledger.filter((one) => one.attributes.state === state);
-        return {state, value: sum(series, 'value'), power: lastOf(minuteOf(series))};
+        return {state, value: sum(series, 'value'), power: state === 'unobserved' ? null : lastOf(minuteOf(series))};
       }).filter((row) => row.value !== null);
       const total = sum(rows, 'value');
       for (const row of rows) row.share = total > 0 ? row.value / total : null;
@@ -105,7 +107,7 @@ export default {
       for (const one of store.find('energy.ledger.owner', {'owner.kind': kind})) {
         const row = of(String(one.attributes.owner));
         row.energy = one.value;
-        row.power = lastOf(minuteOf([one]));
+        row.power = lastOf(minuteOf([one], unobservedOf(store, one)));
       }
       for (const one of store.find('cost.ledger.owner.usd', {'owner.kind': kind})) {
         const row = of(String(one.attributes.owner));
@@ -133,16 +135,21 @@ export default {
   },
 };
 
+// What nobody is known to have used has the energy that was not observed, too.
+const unobservedOf = (store, one) => (one.attributes.owner === '(none)' ? store.find('energy.ledger', {state: 'unobserved'}) : []);
+
 // Power of the last minute at each time: the ledger closes its windows of several seconds at once, so that its
-// counters stand still and jump. Of several series the sum.
-function minuteOf(series) {
+// counters stand still and jump. Of several series the sum, without that of `less`.
+function minuteOf(series, less = []) {
   const sums = new Map();
-  for (const {samples} of series) {
-    if (!samples) continue;
+  const add = (sign) => ({samples}) => {
+    if (!samples) return;
     samples.t.forEach((t, i) => {
-      if (samples.y[i] !== null) sums.set(t, (sums.get(t) || 0) + samples.y[i]);
+      if (samples.y[i] !== null && (sign > 0 || sums.has(t))) sums.set(t, (sums.get(t) || 0) + sign * samples.y[i]);
     });
-  }
+  };
+  series.forEach(add(1));
+  less.forEach(add(-1));
   const t = [...sums.keys()].sort((a, b) => a - b);
   const y = [];
   let from = 0, joules = 0;
@@ -159,6 +166,6 @@ function minuteOf(series) {
 
 const lastOf = ({y}) => (y.length ? y[y.length - 1] : null);
 
-function lineOf(series, label, order) {
-  return {label, order, unit: 'W', source: series.length ? series[0].source : '', samples: minuteOf(series)};
+function lineOf(series, label, order, less) {
+  return {label, order, unit: 'W', source: series.length ? series[0].source : '', samples: minuteOf(series, less)};
 }

@@ -128,7 +128,7 @@ function renderList(context) {
     {id: 'kind', title: 'kind', value: (row) => [format.clean(row.engine || format.kUnknown, 24),
       row.layer && row.layer !== 'engine' ? h('span', {class: 'dim'}, ' ' + format.clean(row.layer, 16)) : null,
       row.version ? h('span', {class: 'dim'}, ' ' + format.clean(row.version, 16)) : null], sort: (row) => row.engine},
-    {id: 'model', title: 'model', value: (row) => (row.model ? h('span', {title: format.clean(row.model, 200)}, format.clean(row.model.split('/').pop() || row.model, 36)) : format.kUnknown), sort: (row) => row.model},
+    {id: 'model', title: 'model', value: (row) => (row.model ? h('span', {title: format.clean(row.model, 200)}, format.clean(row.model.split('/').pop() || row.model, 28)) : format.kUnknown), sort: (row) => row.model},
     {id: 'gpus', title: 'GPUs', value: (row) => gpuLinks(context, row), sort: (row) => row.gpus.length},
     {id: 'running', title: 'running', number: true, value: (row) => format.count(row.running), sort: (row) => row.running},
     {id: 'waiting', title: 'waiting', number: true, value: (row) => format.count(row.waiting), sort: (row) => row.waiting},

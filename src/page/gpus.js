@@ -203,7 +203,7 @@ function processTable(context, withGpu, index) {
     {id: 'energy', title: 'energy', hint: 'since the agent saw the process', number: true, value: (row) => format.text(row.energy, 'J'), sort: (row) => row.energy},
     {id: 'who', title: 'pod or job', value: (row) => ownerLink(context, row.attributes)},
     {id: 'engine', title: 'engine', value: (row) => links(context, 'engines', enginesOf(store, row.attributes))},
-  ].filter(Boolean), {caption: 'Processes', key: (row) => row.pid, empty: 'No process uses it, or only the administrator may see them: gpulens doctor',
+  ].filter(Boolean), {caption: 'Processes', key: (row) => row.pid, empty: 'No process is known to use it. What may not be read: gpulens doctor',
     href: (row) => context.href('gpus', index === undefined ? row.gpus[0] || '0' : index, 'process', row.pid)});
 }
 

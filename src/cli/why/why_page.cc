@@ -139,7 +139,8 @@ Result<WhyPage> ParseWhyPage(std::string_view text) {
 
 std::string WhyText(const WhyPage& page, std::string_view where) {
   std::string out = page.findings.empty()
-                        ? "Nothing was found that holds work back"
+                        ? page.unknown.empty() ? "Nothing was found that holds work back"
+                                               : "Nothing was found in what could be looked at"
                         : Plural(page.findings.size(), "thing holds work back", "things hold work back");
   out.append(", by ").append(where) += '\n';
   if (page.simulated) out += "SIMULATED: these GPUs and engines are made up.\n";
