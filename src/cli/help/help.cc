@@ -18,9 +18,9 @@ namespace {
 constexpr size_t kNarrowest = 40, kWidest = 100;
 // Where the text of an option or a command begins, unless its name is longer.
 constexpr size_t kOptionColumn = 30, kCommandColumn = 14;
-constexpr std::string_view kFirstCommands[] = {"agent",   "top",     "doctor",  "check", "events",
-                                               "metrics", "collect", "explain", "run",   "exp",
-                                               "bench",   "config",  "version", "help"};
+constexpr std::string_view kFirstCommands[] = {"agent",  "top",     "why",     "doctor",  "check",
+                                               "events", "metrics", "collect", "explain", "run",
+                                               "exp",    "bench",   "config",  "version", "help"};
 // The groups of commands, in the order of `help all`. Large ones only list the names.
 struct CommandGroup {
   const char* name;
