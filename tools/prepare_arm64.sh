@@ -4,7 +4,7 @@
 #   packages.tsv       name, version, architecture and source of each of these libraries
 #   root/              the libraries of docs/dependencies.md for arm64, unpacked: they cannot be installed next to this machine's
 # The cross compiler and qemu-user are Debian's: crossbuild-essential-arm64, qemu-user-static (./dev test --peers installs them).
-# Run again it does nothing. What cannot be had leaves its reason in build/sysroot-arm64.why; exit 1 then.
+# Run again with the same libraries it does nothing. What cannot be had leaves its reason in build/sysroot-arm64.why; exit 1 then.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
 # shellcheck source=tools/preparing.sh
@@ -30,7 +30,7 @@ TEXT
 
 sysroot() {
   local new=$HOME_OF/$NAME.new home=$HOME_OF/$NAME boost packages package
-  [[ -e $home/made ]] && rm -f "$home.why" && return
+  [[ -e $home/made && $(<"$home/made") == "${LIBRARIES[*]}" ]] && rm -f "$home.why" && return
   command -v apt-get >/dev/null || { because $NAME "no apt-get here"; return; }
   command -v aarch64-linux-gnu-g++ >/dev/null || { because $NAME "no cross compiler here (Debian: crossbuild-essential-arm64)"; return; }
   report "$NAME: lists and libraries"
@@ -52,7 +52,7 @@ sysroot() {
   done
   rm -rf "$new/debs" "$new/log"
   configuration "$home" >"$new/apt.conf"
-  touch "$new/made" && mv "$new" "$home" && rm -f "$home.why"
+  echo "${LIBRARIES[*]}" >"$new/made" && mv "$new" "$home" && rm -f "$home.why"
 }
 
 mkdir -p "$HOME_OF"
