@@ -85,6 +85,7 @@ void AppendEngine(std::string& out, const TopEngine& engine) {
   node.Value("ttft_p95_s", engine.ttft);
   node.Value("itl_p95_s", engine.itl);
   node.Value("latency_p95_s", engine.latency);
+  node.Value("joules_per_token", engine.joules_per_token);
 }
 
 void AppendJob(std::string& out, const TopJob& job) {

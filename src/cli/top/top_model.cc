@@ -47,7 +47,6 @@ constexpr GpuRule kGpuRules[] = {
     {&kGpuPcieLinkWidthMax, {}, {}, &TopGpu::pcie_width_max},
     {&kGpuHealthScore, {}, {}, &TopGpu::health},
     {&kGpuFanSpeed, {}, {}, &TopGpu::fan},
-    {&kGpuJoulesPerToken, {}, {}, &TopGpu::joules_per_token},
     {&kGpuEccErrors, "gpu.ecc.error_type", "correctable", &TopGpu::ecc_corrected, true},
     {&kGpuEccErrors, "gpu.ecc.error_type", "uncorrectable", &TopGpu::ecc_uncorrected, true},
     {&kGpuRowRemapCount, {}, {}, &TopGpu::rows_remapped, true},
@@ -70,6 +69,7 @@ constexpr EngineRule kEngineRules[] = {
     {".itl", &TopEngine::itl, true},
     {".tpot", &TopEngine::itl, true},
     {".request.latency", &TopEngine::latency, true},
+    {kGpuJoulesPerToken.name, &TopEngine::joules_per_token},
 };
 
 struct HostRule {
@@ -201,6 +201,8 @@ uint32_t TopModel::EngineRow(const AttributeSet& attributes) {
   if (engine.engine.empty()) engine.engine = attributes.Text("inference.engine");
   if (engine.layer.empty()) engine.layer = attributes.Text("inference.layer");
   if (engine.model.empty()) engine.model = attributes.Text("model.name");
+  std::string& owner = engine_states_[at->second].owner;
+  if (owner.empty()) owner = OwnerOf(attributes).second;
   return at->second;
 }
 
@@ -410,7 +412,7 @@ void TopModel::Bind(const std::vector<KeptSeries>& series) {
 void TopModel::Clear() {
   for (TopGpu& gpu : node_.gpus) {
     for (const GpuRule& rule : kGpuRules) gpu.*rule.gpu = {};
-    gpu.throttled = {};
+    gpu.throttled = gpu.joules_per_token = {};
     gpu.throttle_cause.clear();
     gpu.driver_state.clear();
     gpu.health_state.clear();
@@ -641,6 +643,14 @@ void TopModel::FinishJobs() {
 void TopModel::Finish() {
   for (TopGpu& gpu : node_.gpus) FinishGpu(gpu);
   for (size_t i = 0; i < node_.engines.size(); ++i) FinishEngine(i);
+  // An engine's energy is that of all its GPUs: each shows what a token on it takes.
+  for (size_t i = 0; i < node_.engines.size(); ++i) {
+    const TopValue& joules = node_.engines[i].joules_per_token;
+    if (!joules.known() || engine_states_[i].owner.empty()) continue;
+    for (TopGpu& gpu : node_.gpus) {
+      if (gpu.runs == engine_states_[i].owner && gpu.busy.known()) gpu.joules_per_token = joules;
+    }
+  }
   FinishJobs();
   PushTrend(node_.host.cpu_trend, node_.host.cpu);
 }

@@ -90,6 +90,7 @@ class TopModel {
     int up = -1;  // -1: not known
     int kv_series = 0;
     int64_t down_since_ms = 0;
+    std::string owner;  // its pod or job
   };
   std::vector<EngineState> engine_states_;
   std::vector<std::pair<std::string, std::string>> gpu_owners_;  // kind and name, of each GPU

@@ -21,19 +21,22 @@ NodeNow Page(int64_t at_ms, uint64_t tick, const std::string& values, bool with_
                      R"(,"interval_s":1,"layout":1,"read":{"nvidia":)" + std::to_string(at_ms) +
                      R"(,"targets/chat":)" + std::to_string(at_ms) + "}";
   if (with_series) {
-    text += R"(,"series":[)" + Series(0, "gpu.utilization", kGpu0 + R"(,"gpu.task.type":"compute")") + "," +
-            Series(1, "gpu.memory.used", kGpu0) + "," +
-            Series(2, "gpu.state", kGpu0 + R"(,"gpu.state":"ok")") + "," +
-            Series(3, "gpu.state", kGpu0 + R"(,"gpu.state":"lost")") + "," +
-            Series(4, "gpu.process.memory.used",
-                   kGpu0 + R"(,"process.pid":42,"process.executable.name":"vllm")") +
-            "," +
-            Series(5, "inference.tokens.generation",
-                   R"("target":"chat","inference.engine":"vllm","inference.layer":"engine")", "counter",
-                   "targets/chat") +
-            "," + Series(6, "gpulens.scrape.up", R"("target":"chat")", "gauge", "self") + "," +
-            Series(7, "gpu.utilization", kGpu0 + R"(,"gpu.task.type":"encoder")") + "," +
-            Series(8, "gpu.memory.used", kGpu0 + R"(,"gpu.mig.instance_id":1)") + "]";
+    text +=
+        R"(,"series":[)" + Series(0, "gpu.utilization", kGpu0 + R"(,"gpu.task.type":"compute")") + "," +
+        Series(1, "gpu.memory.used", kGpu0) + "," + Series(2, "gpu.state", kGpu0 + R"(,"gpu.state":"ok")") +
+        "," + Series(3, "gpu.state", kGpu0 + R"(,"gpu.state":"lost")") + "," +
+        Series(4, "gpu.process.memory.used",
+               kGpu0 + R"(,"process.pid":42,"process.executable.name":"vllm")") +
+        "," +
+        Series(5, "inference.tokens.generation",
+               R"("target":"chat","inference.engine":"vllm","inference.layer":"engine")", "counter",
+               "targets/chat") +
+        "," + Series(6, "gpulens.scrape.up", R"("target":"chat")", "gauge", "self") + "," +
+        Series(7, "gpu.utilization", kGpu0 + R"(,"gpu.task.type":"encoder")") + "," +
+        Series(8, "gpu.memory.used", kGpu0 + R"(,"gpu.mig.instance_id":1)") + "," +
+        Series(9, "gpu.efficiency.joules_per_token",
+               R"("target":"chat","k8s.namespace.name":"prod","k8s.pod.name":"chat-0")", "gauge", "cost") +
+        "]";
   }
   text += R"(,"v":[)" + values + R"(],"stale":[)" + stale + "]}";
   auto now = ParseNodeNow(text);
@@ -43,7 +46,7 @@ NodeNow Page(int64_t at_ms, uint64_t tick, const std::string& values, bool with_
 
 TEST(TopModel, PutsValuesWhereTheyBelong) {
   TopModel model;
-  model.Take(Page(10'000, 1, "0,0.5,1,100,2,1,3,0,4,60,5,1000,6,1,7,0.9,8,5", true));
+  model.Take(Page(10'000, 1, "0,0.5,1,100,2,1,3,0,4,60,5,1000,6,1,7,0.9,8,5,9,0.4", true));
   const TopNode& node = model.node();
   EXPECT_EQ(node.name, "n1");
   ASSERT_EQ(node.gpus.size(), 1u);
@@ -57,6 +60,8 @@ TEST(TopModel, PutsValuesWhereTheyBelong) {
   ASSERT_EQ(node.engines.size(), 1u);
   EXPECT_FALSE(node.engines[0].tokens.known()) << "a rate needs two readings";
   EXPECT_EQ(node.engines[0].state, "up");
+  EXPECT_EQ(node.engines[0].joules_per_token.value, 0.4);
+  EXPECT_EQ(node.gpus[0].joules_per_token.value, 0.4) << "of the engine in the GPU's pod";
   ASSERT_EQ(node.jobs.size(), 1u);
   EXPECT_EQ(node.jobs[0].gpus, (std::vector<std::string>{"0"}));
 }

@@ -41,7 +41,7 @@ struct TopGpu {
 struct TopEngine {
   std::string name, engine, layer, model, state;
   TopLevel level = TopLevel::kGood;
-  TopValue running, waiting, kv, prefix_hits, tokens, ttft, itl, latency;
+  TopValue running, waiting, kv, prefix_hits, tokens, ttft, itl, latency, joules_per_token;
   TopValue
       throughput;  // tokens per second as the engine or an analyzer reports it, where they cannot be counted
   std::vector<double> tokens_trend;

@@ -437,13 +437,14 @@ void AmdSeries::UpdateProcess(const reader::ProcessUse& use, FrameWriter& out) {
 }
 
 void AmdEvents::Report(std::string_view name, const EntityRef& entity, AttributeSet attributes,
-                       std::string body, Instant now) const {
+                       std::string body, Instant now, EventSeverity severity) const {
   if (!env_.events) return;
   env_.events->Report(Event{.at = now,
                             .name = name,
                             .entity = entity,
                             .attributes = std::move(attributes),
-                            .body = std::move(body)});
+                            .body = std::move(body),
+                            .severity = severity});
 }
 
 void AmdEvents::OnReader(const reader::ReaderState& state, Instant now) {
@@ -459,7 +460,7 @@ void AmdEvents::OnReader(const reader::ReaderState& state, Instant now) {
   if (state.up && starts != starts_) {
     starts_ = starts;
     Report("gpulens.reader", {}, {{"reader", "amdsmi"sv}, {"gpulens.change", "started"sv}},
-           "the AMD SMI reader process runs", now);
+           "the AMD SMI reader process runs", now, EventSeverity::kInfo);
   }
 }
 

@@ -119,7 +119,7 @@ class AmdEvents {
 
  private:
   void Report(std::string_view name, const EntityRef& entity, AttributeSet attributes, std::string body,
-              Instant now) const;
+              Instant now, EventSeverity severity = EventSeverity::kUnset) const;
 
   Env& env_;
   uint64_t starts_ = 0;

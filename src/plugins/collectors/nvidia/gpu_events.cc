@@ -27,6 +27,9 @@ constexpr std::string_view kRecoveryActions[] = {"none", "reset", "reboot", "dra
 constexpr std::string_view kErrorTypes[] = {"correctable", "uncorrectable"};
 // By ReaderChange::Kind, in the catalogue's words.
 constexpr std::string_view kChanges[] = {"started", "crashed", "hung", "killed", "stuck", "released"};
+constexpr std::string_view kStatements[] = {
+    "runs", "crashed", "hangs", "was killed", "is stuck in the kernel", "has released the GPUs"};
+static_assert(std::size(kStatements) == std::size(kChanges));
 
 // Events of the library that are reported as they come.
 struct LibraryEvent {
@@ -329,11 +332,16 @@ void EventReporter::Report(nvml::NvmlSource& source, const EntityRef& reader,
   bool released = false;
   for (const nvml::ReaderChange& change : changes_) {
     released = released || change.kind == nvml::ReaderChange::kReleased;
+    const bool normal =
+        change.kind == nvml::ReaderChange::kStarted || change.kind == nvml::ReaderChange::kReleased;
     queue_->Report({.at = now + Duration(std::min<int64_t>(change.boot_ns - now.boot_ns, 0)),
                     .name = "gpulens.reader",
                     .entity = reader,
                     .attributes = AttributeSet({{"gpulens.change", kChanges[change.kind]}}),
-                    .body = change.detail});
+                    .body = change.detail.empty()
+                                ? "the NVML reader process " + std::string(kStatements[change.kind])
+                                : change.detail,
+                    .severity = normal ? EventSeverity::kInfo : EventSeverity::kUnset});
   }
   auto gpus = source.gpus();
   if (state.up && first_gpus_ == 0) first_gpus_ = gpus.size();
