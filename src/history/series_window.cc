@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/text.h"
 
@@ -126,9 +127,11 @@ SteppedSeries ToSteps(const SeriesWindow& window, int64_t from_ms, int64_t to_ms
   // The last value holds until it is clear that the next one is missing.
   const int64_t holds =
       2 * std::chrono::duration_cast<std::chrono::milliseconds>(window.series.period).count();
+  const Sample* counted = nullptr;  // the last good one of a counter, since a gap or reset
   for (size_t i = 0; i < window.samples.size(); ++i) {
     const Sample& sample = window.samples[i];
     const Sample* next = i + 1 < window.samples.size() ? &window.samples[i + 1] : nullptr;
+    if (sample.mark == Sample::kGap || sample.reset) counted = nullptr;
     if (sample.mark == Sample::kGap) continue;
     Step* own = nullptr;
     if (sample.unix_ms >= from_ms && sample.unix_ms < end_ms) {
@@ -145,11 +148,13 @@ SteppedSeries ToSteps(const SeriesWindow& window, int64_t from_ms, int64_t to_ms
         step.held_fresh = sample.mark == Sample::kOk;
       }
     });
-    if (!counter || !next || next->mark == Sample::kGap || next->reset || next->value < sample.value)
-      continue;
+    // A stale value is an old one: it shows no increase, and not that there was none.
+    if (!counter || sample.mark == Sample::kStale) continue;
+    const Sample* before = std::exchange(counted, &sample);
+    if (!before || sample.value < before->value) continue;
     const double per_second =
-        (next->value - sample.value) * 1000 / static_cast<double>(next->unix_ms - sample.unix_ms);
-    spread(sample.unix_ms, next->unix_ms, [&](Step& step, double seconds) {
+        (sample.value - before->value) * 1000 / static_cast<double>(sample.unix_ms - before->unix_ms);
+    spread(before->unix_ms, sample.unix_ms, [&](Step& step, double seconds) {
       step.increase += per_second * seconds;
       step.seconds += seconds;
     });

@@ -68,8 +68,8 @@ struct SteppedSeries {
 };
 
 // Reduces a window to steps from `from_ms` to `to_ms`. The average weights samples by the time for which they
-// were the latest. The increase between two samples is spread over the time between them; from a sample to a
-// reset it is not known, and counts for nothing. The last sample holds for two periods.
+// were the latest. The increase between two samples that are not stale is spread over the time between them;
+// from a sample to a reset it is not known, and counts for nothing. The last sample holds for two periods.
 SteppedSeries ToSteps(const SeriesWindow& window, int64_t from_ms, int64_t to_ms, int64_t step_ms);
 
 }  // namespace gpulens

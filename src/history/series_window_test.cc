@@ -79,6 +79,18 @@ TEST(Steps, AResetAndAGapAddNoIncrease) {
   ExpectNumbers(ToSteps(Window(Kind::kCounter, samples), 0, 3000, 1000).rate, {kNone, kNone, 10});
 }
 
+TEST(Steps, ACounterThatIsStaleHasNoRateOfZero) {
+  std::vector<Sample> samples = {
+      {0, 100}, {1000, 110}, {2000, 110, Sample::kStale}, {3000, 110, Sample::kStale}, {4000, 170}};
+  ExpectNumbers(ToSteps(Window(Kind::kCounter, samples), 0, 4000, 1000).rate, {10, 20, 20, 20});
+  samples.pop_back();
+  ExpectNumbers(ToSteps(Window(Kind::kCounter, samples), 0, 4000, 1000).rate, {10, kNone, kNone, kNone});
+  samples.push_back({4000, 5, Sample::kStale, true});
+  samples.push_back({5000, 25});
+  ExpectNumbers(ToSteps(Window(Kind::kCounter, samples), 0, 5000, 1000).rate,
+                {10, kNone, kNone, kNone, kNone});
+}
+
 TEST(Steps, OfNothingAreNothing) {
   EXPECT_TRUE(ToSteps(Window(Kind::kGauge, {{0, 1}}), 0, 0, 1000).avg.empty());
   EXPECT_TRUE(ToSteps(Window(Kind::kGauge, {{0, 1}}), 0, 1000, 0).avg.empty());
