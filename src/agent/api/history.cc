@@ -11,7 +11,8 @@
 namespace gpulens {
 namespace {
 
-constexpr size_t kMaxSamples = 2'000'000;  // of an answer, or numbers of all steps
+constexpr size_t kMaxSamples = 2'000'000;  // of an answer, or steps of all series
+constexpr size_t kMaxSteps = 100'000;      // of a series: more than a screen, and a day of seconds, has
 constexpr int64_t kDefaultWindowMs = 300'000;
 
 enum Values : unsigned { kMin = 1, kAvg = 2, kMax = 4, kLast = 8, kRate = 16 };
@@ -138,7 +139,7 @@ void AddHistoryPage(Api& api, const NodeReadings& readings) {
     ASSIGN_OR_RETURN(const Query query, ParseQuery(request, readings));
     BeginHistory(readings);
     const size_t steps = query.step > 0 ? static_cast<size_t>((query.to - query.from) / query.step + 1) : 0;
-    if (steps > kMaxSamples) return Status{Code::kExhausted, "more than 2000000 steps; take a longer step"};
+    if (steps > kMaxSteps) return Status{Code::kExhausted, "more than 100000 steps; take a longer step"};
     ASSIGN_OR_RETURN(const std::vector<SeriesWindow> windows,
                      readings.history->Read(query.selectors, query.from, query.to, kMaxSamples));
     if (steps * windows.size() > kMaxSamples)
