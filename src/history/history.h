@@ -44,7 +44,8 @@ class History {
     std::vector<double> values;      // kNotMeasured: absent
     std::vector<uint32_t> stale_ms;  // age at `read_ms`, of stale ones at least 1; 0: not stale
     std::vector<uint32_t> sources;   // position in `read`
-    std::vector<std::pair<std::string, int64_t>> read;  // name of a source, when it was last read
+    // Name of a source, empty at a place that is free, and when it was last read.
+    std::vector<std::pair<std::string, int64_t>> read;
   };
 
   explicit History(const Options& options);

@@ -74,6 +74,7 @@ void AppendRead(std::string& out, const History::Current& before, const History:
   };
   for (size_t i = 0; i < after.read.size(); ++i) {
     const auto& [name, ms] = after.read[i];
+    if (name.empty()) continue;
     // Mostly at the same place.
     const bool same_place = i < before.read.size() && before.read[i].first == name;
     const auto old = same_place
@@ -82,6 +83,7 @@ void AppendRead(std::string& out, const History::Current& before, const History:
     if (old == before.read.end() || old->second != ms) append(name) += std::to_string(ms);
   }
   for (const auto& [name, ms] : before.read) {
+    if (name.empty()) continue;
     if (std::ranges::find(after.read, name, &std::pair<std::string, int64_t>::first) == after.read.end())
       append(name) += "null";
   }

@@ -215,14 +215,14 @@ TEST(LiveDelta, HasOnlyWhatChanged) {
   before.tick = 1, before.unix_ms = 5, before.layout = 2;
   before.values = {1, 2, 3};
   before.stale_ms = {0, 9, 0};
-  before.read = {{"a", 5}, {"b", 5}};
+  before.read = {{"a", 5}, {"b", 5}, {"", 5}};
   History::Current after = before;
   EXPECT_TRUE(LiveDelta(before, after).empty());
   after.tick = 2, after.unix_ms = 6;
   EXPECT_EQ(LiveDelta(before, after), std::vector<std::string>{R"({"type":"tick","tick":2,"at":6})"});
   after.values = {1, kNotMeasured, 4};
   after.stale_ms = {8, 0, 0};
-  after.read = {{"b", 6}};
+  after.read = {{"b", 6}, {"", 6}};  // an empty name is no source
   EXPECT_EQ(
       LiveDelta(before, after),
       std::vector<std::string>{

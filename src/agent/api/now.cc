@@ -69,7 +69,9 @@ std::string NowJson(const NodeReadings& readings, const History::Current& curren
     }
     {
       JsonObject read(page.Key("read"));
-      for (const auto& [source, ms] : current.read) read.Whole(source, ms);
+      for (const auto& [source, ms] : current.read) {
+        if (!source.empty()) read.Whole(source, ms);
+      }
     }
     const std::vector<KeptSeries>& series = *current.series;
     AppendPairs(page.Key("v"), series.size(), [&](size_t i) {
