@@ -511,6 +511,7 @@ void FleetTable::Observe(OtlpSignal signal, std::string_view request) {
   if (signal != OtlpSignal::kMetrics) return;
   const int64_t now_ms = clock_.Now().unix_ns / kMsNs;
   std::lock_guard lock(mutex_);
+  FollowClock(now_ms);
   if (options_.nodes == 0) return;
   Reader{*this, now_ms, {}, nullptr}.Request(request);
 }
@@ -519,6 +520,7 @@ void FleetTable::Read(
     const std::function<void(const std::list<FleetNode>&, const Totals&, int64_t now_ms)>& read) {
   const int64_t now_ms = clock_.Now().unix_ns / kMsNs;
   std::lock_guard lock(mutex_);
+  FollowClock(now_ms);
   Forget(now_ms);
   read(nodes_, totals_, now_ms);
 }
@@ -530,11 +532,14 @@ FleetNode* FleetTable::Find(std::string_view instance, std::string_view cluster,
   if (now_ms == 0) return nullptr;
   Forget(now_ms);
   if (nodes_.size() >= options_.nodes) {
+    // A search of all nodes for each point of those without a place would hold up the receivers.
+    if (now_ms - full_ms_ < kForgetEveryMs) return nullptr;
     const auto oldest = std::ranges::min_element(nodes_, {}, &FleetNode::seen_ms);
     if (now_ms - oldest->seen_ms < AwayAfterMs(options_, *oldest)) {
       Log(LogLevel::kWarn, "fleet", "full",
           "more than " + std::to_string(options_.nodes) +
               " nodes send through this gateway: further ones are passed on and not shown. See fleet.nodes.");
+      full_ms_ = now_ms;
       return nullptr;
     }
     Erase(oldest);
@@ -552,6 +557,18 @@ void FleetTable::Erase(Nodes::iterator node) {
   by_name_.erase(key.append(1, '\0').append(node->instance));
   nodes_.erase(node);
   ++totals_.forgotten;
+}
+
+// After a clock that was ahead, times of before would hide what comes, and show what was as new.
+void FleetTable::FollowClock(int64_t now_ms) {
+  if (now_ms + kAheadMs < latest_ms_) {
+    Log(LogLevel::kWarn, "fleet", "clock", "the clock was set back: all nodes are forgotten until they send");
+    nodes_.clear();
+    by_name_.clear();
+    forgot_ms_ = full_ms_ = 0;
+    latest_ms_ = now_ms;
+  }
+  latest_ms_ = std::max(latest_ms_, now_ms);
 }
 
 void FleetTable::Forget(int64_t now_ms) {

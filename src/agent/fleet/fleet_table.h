@@ -144,6 +144,7 @@ class FleetTable final : public ReceivedObserver {
   using Nodes = std::list<FleetNode>;
 
   FleetNode* Find(std::string_view instance, std::string_view cluster, int64_t now_ms);
+  void FollowClock(int64_t now_ms);
   void Forget(int64_t now_ms);
   void Erase(Nodes::iterator node);
 
@@ -156,6 +157,8 @@ class FleetTable final : public ReceivedObserver {
   Totals totals_;
   uint64_t next_id_ = 1;
   int64_t forgot_ms_ = 0;
+  int64_t latest_ms_ = 0;  // of the clock
+  int64_t full_ms_ = 0;    // when a node was last refused
 };
 
 }  // namespace gpulens

@@ -249,6 +249,16 @@ TEST_F(FleetTableTest, AClockThatIsAheadDoesNotHideLaterValues) {
   EXPECT_EQ(Node("n1").ahead_ms, 0);
 }
 
+TEST_F(FleetTableTest, AClockThatIsSetBackDoesNotHideLaterValues) {
+  SendPower(Host("n1"), 1);
+  SendPower(Host("n2"), 1);
+  clock_.Advance(-1h);
+  SendPower(Host("n1"), 2);
+  EXPECT_EQ(Node("n1").gpus.at(0)[G::kPower].value, 2);
+  EXPECT_EQ(Node("n1").seen_ms, Now());
+  EXPECT_EQ(Count(), 1u) << "of n2 nothing has come since then";
+}
+
 TEST_F(FleetTableTest, OtherProgramsMakeNoNodes) {
   Request request(AttributeSet({{"host.name", "n1"}, {"service.name", "app"}}));
   Send(request.Add("http.server.requests", {}, 5, Now())
