@@ -24,16 +24,17 @@ constexpr size_t kMostArguments = 16, kMostValues = 32, kMostValue = 1024;
 constexpr size_t kMostNowSeries = 200'000;
 constexpr size_t kMostGpus = 64, kMostProcesses = 64, kMostEngines = 64, kMostReadings = 40;
 constexpr int64_t kDefaultSteps = 60;
+constexpr double kMostMs = 9e12;  // a time that also fits in nanoseconds
 
 Status Wrong(std::string detail) { return {Code::kInvalidArgument, std::move(detail)}; }
 
 // The page /api/now as far as it is shown.
 struct NowSeries {
   uint64_t id = 0;
-  std::string name, unit, kind;
+  std::string name, unit, kind, source;
   std::vector<std::pair<std::string, std::string>> attributes;  // values as JSON
   double value = kNotMeasured;
-  int64_t stale_ms = 0;
+  int64_t stale_ms = 0;  // age at the time of the page
 
   bool has_value() const noexcept { return !std::isnan(value); }
   const std::string* Attribute(std::string_view key) const noexcept {
@@ -65,7 +66,7 @@ void ReadPairs(JsonScanner& json, Set set) {
       id = number.value_or(-1);
       return;
     }
-    if (number && *id >= 0) set(static_cast<uint64_t>(*id), *number);
+    if (number && *id >= 0 && *id <= UINT32_MAX) set(static_cast<uint64_t>(*id), *number);
     id.reset();
   });
 }
@@ -74,12 +75,19 @@ Result<NowPage> ReadNow(const McpServer::Get& get) {
   ASSIGN_OR_RETURN(const std::string text, get("/api/now"));
   NowPage page;
   std::map<uint64_t, size_t> at;
+  std::map<std::string, double> read;
   std::vector<std::pair<uint64_t, double>> values, stale;
   JsonScanner json(text);
   json.Object([&](std::string_view key) {
     if (key == "node") page.node = std::string(RawValue(json, text));
     else if (key == "simulated") page.simulated = json.Bool().value_or(false);
-    else if (key == "at") page.at_ms = static_cast<int64_t>(json.Double().value_or(0));
+    else if (key == "at")
+      page.at_ms = static_cast<int64_t>(std::clamp(json.Double().value_or(0), 0.0, kMostMs));
+    else if (key == "read")
+      json.Object([&](std::string_view source) {
+        std::string name(source);
+        read[std::move(name)] = json.Double().value_or(0);
+      });
     else if (key == "v") ReadPairs(json, [&](uint64_t id, double value) { values.emplace_back(id, value); });
     else if (key == "stale") ReadPairs(json, [&](uint64_t id, double age) { stale.emplace_back(id, age); });
     else if (key == "series")
@@ -91,6 +99,7 @@ Result<NowPage> ReadNow(const McpServer::Get& get) {
           else if (member == "name") one.name = std::string(json.Text());
           else if (member == "unit") one.unit = std::string(json.Text());
           else if (member == "kind") one.kind = std::string(json.Text());
+          else if (member == "source") one.source = std::string(json.Text());
           else if (member == "attributes") ReadAttributes(json, text, one);
         });
         at[one.id] = page.series.size();
@@ -102,8 +111,14 @@ Result<NowPage> ReadNow(const McpServer::Get& get) {
     if (const auto found = at.find(id); found != at.end()) page.series[found->second].value = value;
   }
   for (const auto& [id, age] : stale) {
-    if (const auto found = at.find(id); found != at.end())
-      page.series[found->second].stale_ms = static_cast<int64_t>(age);
+    const auto found = at.find(id);
+    if (found == at.end()) continue;
+    NowSeries& series = page.series[found->second];
+    // The page has the age at the last reading of the source.
+    const auto source_read = read.find(series.source);
+    const double since =
+        source_read == read.end() ? 0 : static_cast<double>(page.at_ms) - source_read->second;
+    series.stale_ms = static_cast<int64_t>(std::clamp(age + std::max(since, 0.0), 1.0, 9e15));
   }
   return page;
 }
