@@ -16,13 +16,14 @@ namespace {
 
 constexpr size_t kMostDepth = 16;
 constexpr size_t kMostAttributes = 128;
-constexpr int64_t kMostMs = int64_t{1} << 53;  // a double still has every number up to here
+constexpr double kMostMs = 9e12;  // in nanoseconds, too, a time fits: it is in the year 2255
 
-// Times beyond it would overflow where they are added.
+bool IsTime(double ms) { return ms >= -kMostMs && ms <= kMostMs; }
+
+// A time out of range is 0.
 int64_t Milliseconds(JsonScanner& json) {
   const double value = json.Double().value_or(0);
-  if (!(value > -9.0e15 && value < 9.0e15)) return 0;
-  return std::clamp(static_cast<int64_t>(value), -kMostMs, kMostMs);
+  return IsTime(value) ? static_cast<int64_t>(value) : 0;
 }
 
 uint32_t SeriesId(JsonScanner& json) {
@@ -67,10 +68,14 @@ Kind KindOf(std::string_view name) {
   return Kind::kUnknown;
 }
 
-Duration PeriodOf(JsonScanner& json) {
+// 0: not known, or out of range.
+double Seconds(JsonScanner& json) {
   const double seconds = json.Double().value_or(0);
-  if (!(seconds > 0 && seconds < 1e6)) return {};
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
+  return seconds > 0 && seconds < 1e6 ? seconds : 0;
+}
+
+Duration PeriodOf(JsonScanner& json) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(Seconds(json)));
 }
 
 // Reads a member of a series; false for another one.
@@ -132,7 +137,7 @@ Status TakeSamples(PageSeries& page, SeriesWindow& out) {
   out.samples.resize(page.at.size());
   for (size_t i = 0; i < page.at.size(); ++i) {
     Sample& sample = out.samples[i];
-    if (!(page.at[i] > -9.0e15 && page.at[i] < 9.0e15)) return {Code::kDataLoss, "a time is no time"};
+    if (!IsTime(page.at[i])) return {Code::kDataLoss, "a time is no time"};
     sample.unix_ms = static_cast<int64_t>(page.at[i]);
     if (i > 0 && sample.unix_ms < out.samples[i - 1].unix_ms)
       return {Code::kDataLoss, "the times of a series go back"};
@@ -181,11 +186,11 @@ Result<NodeNow> ParseNodeNow(std::string_view text) {
     else if (key == "simulated") now.simulated = json.Bool().value_or(false);
     else if (key == "at") now.at_ms = Milliseconds(json);
     else if (key == "tick") now.tick = json.Unsigned().value_or(0);
-    else if (key == "interval_s") now.interval_s = json.Double().value_or(0);
+    else if (key == "interval_s") now.interval_s = Seconds(json);
     else if (key == "layout") now.layout = json.Unsigned().value_or(0);
     else if (key == "history") {
       json.Object([&](std::string_view member) {
-        if (member == "window_s") now.history_s = json.Double().value_or(0);
+        if (member == "window_s") now.history_s = Seconds(json);
         else if (member == "begin") now.history_begin_ms = Milliseconds(json);
       });
     } else if (key == "series") {

@@ -85,8 +85,8 @@ TEST(NodeJson, RefusesWhatIsWrong) {
   for (const char* name :
        {"now_odd_pairs", "now_id_out_of_range", "too_deep", "cut_short", "history_samples"})
     EXPECT_FALSE(ParseNodeNow(Corpus(name))) << name;
-  for (const char* name :
-       {"history_lengths_differ", "history_times_go_back", "history_steps_differ", "now_full"})
+  for (const char* name : {"history_lengths_differ", "history_times_go_back", "history_steps_differ",
+                           "history_time_out_of_range", "now_full"})
     EXPECT_FALSE(ParseNodeHistory(Corpus(name))) << name;
   EXPECT_FALSE(ParseNodeEvents(Corpus("now_full")));
   EXPECT_FALSE(ParseNodeEvents("<html>"));
@@ -94,9 +94,11 @@ TEST(NodeJson, RefusesWhatIsWrong) {
 }
 
 TEST(NodeJson, NumbersThatAreNoneAreAbsent) {
-  const auto now = ParseNodeNow(R"({"schema":"gpulens.now/1","at":1e300,"v":[3,null,4,1]})");
+  const auto now =
+      ParseNodeNow(R"({"schema":"gpulens.now/1","at":9007199254740992,"interval_s":1e300,"v":[3,null,4,1]})");
   ASSERT_TRUE(now) << now.error().detail;
-  EXPECT_EQ(now->at_ms, 0);
+  EXPECT_EQ(now->at_ms, 0) << "in nanoseconds it would overflow";
+  EXPECT_EQ(now->interval_s, 0);
   ASSERT_EQ(now->values.size(), 1u) << "null is no value";
   EXPECT_EQ(now->values[0].id, 4u);
 }
