@@ -32,9 +32,11 @@ export default {
     const list = h('ul', {class: 'problems'});
     const all = (name) => () => sumSamples(store.find(name).filter(isWhole).map((one) => one.samples));
     const mean = (name) => () => {
-      const series = store.find(name).filter((one) => one.samples);
-      const sum = sumSamples(series.map((one) => one.samples));
-      return {t: sum.t, y: sum.y.map((y) => y === null ? null : y / series.length), stale: sum.stale};
+      const series = store.find(name).filter((one) => one.samples && isWhole(one)).map((one) => one.samples);
+      const sum = sumSamples(series);
+      // Of those that are known: a lost GPU is not idle.
+      const known = sumSamples(series.map((one) => ({...one, y: one.y.map((y) => y === null ? null : 1)})));
+      return {t: sum.t, y: sum.y.map((y, i) => y === null ? null : y / known.y[i]), stale: sum.stale};
     };
     const limit = () => sumOf(store, 'gpu.power.limit', (one) => (one.attributes['gpu.power.limit_type'] || 'enforced') === 'enforced');
     const tiles = {

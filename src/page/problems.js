@@ -148,7 +148,9 @@ export function problems(store) {
   for (const series of store.series.values()) {
     if (!series.stale || series.value === null) continue;
     const after = kStaleFactor * 1000 * Math.max(1, series.period_s || store.interval_s);
-    if (series.stale > after) late.set(series.source, Math.max(late.get(series.source) || 0, series.stale));
+    // `stale` is the age at the last reading of the source, which may be long ago.
+    const ms = store.read.has(series.source) ? 1000 * store.age_s(series) : series.stale;
+    if (ms > after) late.set(series.source, Math.max(late.get(series.source) || 0, ms));
   }
   for (const [source, ms] of late) {
     all.push({level: 'warning', what: format.clean(source, 60) + ': values are ' + format.duration(ms / 1000) + ' old',

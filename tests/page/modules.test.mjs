@@ -210,6 +210,14 @@ test('a lost GPU is a fault with its code; an engine without a page and an old s
   assert.equal(lastFault(store, '1'), null);
 });
 
+test('a source that hangs is a warning, however new its values were at its last reading', async () => {
+  const [store] = await live(full({at: 60000, read: {nvidia: 20000}, stale: [0, 1]}));
+  store.now = () => 60000;
+  assert.deepEqual(problems(store).map((one) => one.what), ['nvidia: values are 40 s old']);
+  store.now = () => 22000;
+  assert.deepEqual(problems(store), []);
+});
+
 test('a process leads to its pod, and that to its engine, by equal attributes', async () => {
   const pod = {'k8s.namespace.name': 'shop/é', 'k8s.pod.name': 'chat-0', 'k8s.pod.uid': 'u1'};
   const used = {id: 0, name: 'gpu.process.memory.used', unit: 'By', kind: 'updowncounter', source: 'nvidia',
