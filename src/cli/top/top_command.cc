@@ -247,7 +247,8 @@ class Session {
     if (status) Loop();
     terminal_.reset();
     bool left_behind = false;
-    for (const auto& shown : nodes_) left_behind = !shown->feed->Stop(kEndTime) || left_behind;
+    for (const auto& shown : nodes_)
+      left_behind = !shown->feed->Stop(left_behind ? Duration() : kEndTime) || left_behind;
     const int code = status ? 0 : FailCommand("top", status);
     // A thread that waits for a node uses what this owns.
     if (left_behind) std::_Exit(code);

@@ -530,8 +530,11 @@ void TopModel::Take(const NodeNow& now) {
   for (const NodeValue& value : now.values) {
     auto at = targets_.find(value.id);
     if (at == targets_.end()) continue;
+    const int64_t source_read_ms = read_ms[at->second.source];
     TopValue shown{value.value, value.stale_ms};
-    if (at->second.rate) shown = RateOf(value.id, shown, read_ms[at->second.source]);
+    // Its age was that at the last reading of the source.
+    if (shown.stale_ms > 0) shown.stale_ms += std::max<int64_t>(0, now.at_ms - source_read_ms);
+    if (at->second.rate) shown = RateOf(value.id, shown, source_read_ms);
     if (shown.known()) Apply(at->second, shown);
   }
   if (rates_.size() > 2 * targets_.size() + 1000)
@@ -563,6 +566,10 @@ void TopModel::FinishGpu(TopGpu& gpu) {
   if (gpu.pcie_gen.known() && gpu.pcie_width.known() && gpu.pcie_width_max.known() &&
       gpu.pcie_width.value < gpu.pcie_width_max.value)
     find(TopLevel::kLook, "PCIe is narrower than it can be");
+  int64_t youngest = INT64_MAX;
+  for (const TopValue* value : {&gpu.busy, &gpu.memory_used, &gpu.power, &gpu.core})
+    if (value->known()) youngest = std::min(youngest, value->stale_ms);
+  if (youngest != INT64_MAX && youngest > 0) find(TopLevel::kLook, "no new reading");
   if (gpu.driver_state.empty() && !gpu.busy.known() && !gpu.memory_used.known() &&
       gpu.level == TopLevel::kGood) {
     gpu.level = TopLevel::kUnknown;
@@ -709,6 +716,8 @@ void TopModel::TakeTrends(const NodeHistory& history) {
 
 void TopModel::TakeFailure(const Status& why, int64_t now_ms) {
   if (node_.away_since_ms == 0) node_.away_since_ms = now_ms;
+  // What answers next may be another agent, in which the numbers of series mean something else.
+  rates_.clear();
   node_.away_why = why.detail;
 }
 

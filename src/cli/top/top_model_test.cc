@@ -91,6 +91,23 @@ TEST(TopModel, AGpuThatIsLostHasNoValues) {
   EXPECT_EQ(gpu.trouble, "lost");
 }
 
+TEST(TopModel, AValueThatIsOldHasItsAgeNow) {
+  TopModel model;
+  model.Take(Page(10'000, 1, "0,0.5,1,100,2,1,3,0", true));
+  EXPECT_EQ(model.node().gpus[0].level, TopLevel::kGood);
+  // The source hangs: its last reading is that of before.
+  NodeNow now = Page(70'000, 2, "0,0.5,1,100,2,1,3,0", false, "0,1,1,1,2,1,3,1");
+  for (auto& [source, at] : now.read) at = 10'000;
+  model.Take(now);
+  const TopGpu& gpu = model.node().gpus[0];
+  EXPECT_EQ(gpu.busy.stale_ms, 60'001);
+  EXPECT_EQ(gpu.level, TopLevel::kLook) << "the state ok is old, too";
+  EXPECT_EQ(gpu.trouble, "no new reading");
+  // One of several sources is late.
+  model.Take(Page(71'000, 3, "0,0.5,1,100,2,1,3,0", false, "0,1"));
+  EXPECT_EQ(model.node().gpus[0].level, TopLevel::kGood);
+}
+
 TEST(TopModel, AnEngineThatIsDownIsCounted) {
   TopModel model;
   model.Take(Page(10'000, 1, "6,1", true));
@@ -158,6 +175,16 @@ TEST(TopModel, ANodeThatIsAwayKeepsWhatItHad) {
   EXPECT_EQ(model.node().gpus.size(), 1u);
   model.Take(Page(13'000, 5, "0,0.5", false));
   EXPECT_EQ(model.node().away_since_ms, 0);
+}
+
+TEST(TopModel, AnotherAgentAfterAFailureHasItsOwnRates) {
+  TopModel model;
+  model.Take(Page(10'000, 1, "5,1000,6,1", true));
+  model.Take(Page(11'000, 2, "5,1100,6,1", false));
+  EXPECT_EQ(model.node().engines[0].tokens.value, 100);
+  model.TakeFailure({Code::kUnavailable, "connection refused"}, 12'000);
+  model.Take(Page(20'000, 9, "5,900000,6,1", true));
+  EXPECT_FALSE(model.node().engines[0].tokens.known()) << "the number may be that of another series";
 }
 
 }  // namespace

@@ -499,21 +499,28 @@ std::string ModelsOf(const TopNode& node, std::string_view times) {
   return out;
 }
 
-std::pair<size_t, size_t> FaultsOf(const TopNode& node) {
-  size_t act = 0, look = 0;
+struct Faults {
+  size_t act = 0, look = 0, unknown = 0;
+  bool any = false;  // there is a GPU or an engine
+};
+
+Faults FaultsOf(const TopNode& node) {
+  auto [act, look, unknown, any] = Faults();
+  any = !node.gpus.empty() || !node.engines.empty();
   for (const TopGpu& gpu : node.gpus) {
     act += gpu.level == TopLevel::kAct;
     look += gpu.level == TopLevel::kLook;
+    unknown += gpu.level == TopLevel::kUnknown;
   }
   for (const TopEngine& engine : node.engines) {
     act += engine.level == TopLevel::kAct;
     look += engine.level == TopLevel::kLook;
   }
-  return {act, look};
+  return {act, look, unknown, any};
 }
 
 void Screen::Title(const TopNode& node) {
-  const auto [act, look] = FaultsOf(node);
+  const auto [act, look, unknown, any] = FaultsOf(node);
   std::string right;
   if (typed_.paused_ms >= 0) right = "PAUSED " + Span(typed_.paused_ms);
   else if (node.at_ms > 0) right = Printed("%g s  ", node.interval_s) + Clock(node.at_ms);
@@ -527,7 +534,10 @@ void Screen::Title(const TopNode& node) {
   if (act > 0) parts.push_back({TopStyle::kAct, std::string(s_.act) + " " + Plural(act, "fault", "faults")});
   if (look > 0)
     parts.push_back({TopStyle::kLook, std::string(s_.look) + " " + Plural(look, "warning", "warnings")});
-  if (act + look == 0 && node.at_ms > 0 && node.away_since_ms == 0)
+  if (unknown > 0)
+    parts.push_back(
+        {TopStyle::kLook, std::string(s_.none) + " " + Plural(unknown, "GPU", "GPUs") + " not known"});
+  if (act + look + unknown == 0 && any && node.at_ms > 0 && node.away_since_ms == 0)
     parts.push_back({TopStyle::kGood, std::string(s_.good) + " fine"});
   if (node.direct) parts.push_back({TopStyle::kPlain, "no agent: read by this process"});
   if (const std::string models = ModelsOf(node, s_.times); !models.empty())
@@ -781,7 +791,8 @@ void Screen::All(const TopNode& node) {
   if (given[0] > 0 && tables[0].rows.empty()) {
     if (filtered && !node.gpus.empty()) Note("No GPU has \"" + typed_.filter + "\". Esc removes the filter.");
     else if (node.at_ms == 0) Note("");
-    else Note("No GPU on this machine. See what it looks like: gpulens top --demo", TopStyle::kPlain);
+    else
+      Note("No GPU is read here: gpulens doctor. What it looks like: gpulens top --demo", TopStyle::kPlain);
   } else if (given[0] > 0) {
     AddTable(std::move(tables[0]), given[0], true);
   }
@@ -815,7 +826,7 @@ void Screen::One(const TopNode& node) {
     case TopSection::kGpus:
       Rule("1 GPUs", "sort: " + std::string(TopSortName(typed_.sort)) + "   filter: " + filter);
       table = Gpus(node);
-      empty = "No GPU on this machine. See what it looks like: gpulens top --demo";
+      empty = "No GPU is read here: gpulens doctor. What it looks like: gpulens top --demo";
       break;
     case TopSection::kEngines:
       Rule("3 engines", "filter: " + filter);
@@ -901,9 +912,9 @@ std::vector<TopLine> Screen::Node(const TopNode& node) {
 std::vector<TopLine> Screen::Nodes(std::span<const TopNode* const> nodes) {
   size_t away = 0, act = 0, look = 0;
   for (const TopNode* node : nodes) {
-    const auto [acts, looks] = FaultsOf(*node);
+    const Faults faults = FaultsOf(*node);
     away += node->away_since_ms > 0;
-    act += acts, look += looks;
+    act += faults.act, look += faults.look;
   }
   std::string right = Clock(size_.now_ms);
   if (typed_.paused_ms >= 0) right = "PAUSED " + Span(typed_.paused_ms);
@@ -935,7 +946,9 @@ std::vector<TopLine> Screen::Nodes(std::span<const TopNode* const> nodes) {
     TopValue busy, used, total, power, hottest, tokens;
     double known = 0;
     auto add = [](TopValue& to, const TopValue& value) {
-      if (value.known()) to.value = to.known() ? to.value + value.value : value.value;
+      if (!value.known()) return;
+      to.value = to.known() ? to.value + value.value : value.value;
+      to.stale_ms = std::max(to.stale_ms, value.stale_ms);
     };
     std::vector<double> trend;
     for (const TopGpu& gpu : node->gpus) {
@@ -953,12 +966,21 @@ std::vector<TopLine> Screen::Nodes(std::span<const TopNode* const> nodes) {
     }
     std::ranges::reverse(trend);
     if (busy.known()) busy.value /= known;
-    for (const TopEngine& engine : node->engines) add(tokens, engine.tokens);
-    const auto [acts, looks] = FaultsOf(*node);
-    TopLevel level = acts > 0 ? TopLevel::kAct : looks > 0 ? TopLevel::kLook : TopLevel::kGood;
-    Cell state{StyleOf(level), level == TopLevel::kGood ? "fine" : ""};
-    if (acts > 0) state.text = Plural(acts, "fault", "faults");
-    if (looks > 0) state.text += (acts > 0 ? ", " : "") + Plural(looks, "warning", "warnings");
+    // A router counts the tokens of the engines behind it again.
+    for (const TopEngine& engine : node->engines)
+      if (engine.layer.empty() || engine.layer == "engine") add(tokens, engine.tokens);
+    const auto [acts, looks, unknown, any] = FaultsOf(*node);
+    TopLevel level = acts > 0              ? TopLevel::kAct
+                     : looks > 0           ? TopLevel::kLook
+                     : unknown > 0 || !any ? TopLevel::kUnknown
+                                           : TopLevel::kGood;
+    Cell state{StyleOf(level), level == TopLevel::kGood ? "fine" : any ? "" : "nothing to show"};
+    auto put = [&](size_t count, std::string_view text) {
+      if (count > 0) state.text.append(state.text.empty() ? "" : ", ").append(text);
+    };
+    put(acts, Plural(acts, "fault", "faults"));
+    put(looks, Plural(looks, "warning", "warnings"));
+    put(unknown, Plural(unknown, "GPU", "GPUs") + " not known");
     if (node->away_since_ms > 0) {
       level = TopLevel::kAct;
       state = {TopStyle::kAct,

@@ -152,6 +152,32 @@ TEST(TopScreen, UnknownIsADashAndStaleHasItsAge) {
   EXPECT_NE(row.find("–"), std::string::npos);
 }
 
+TEST(TopScreen, FineIsANodeOfWhichAllIsKnown) {
+  TopNode node = NodeOfTests();
+  for (TopGpu& gpu : node.gpus) gpu.level = TopLevel::kGood;
+  node.engines.pop_back();
+  TopNode unknown = node;
+  unknown.gpus[5].level = TopLevel::kUnknown;
+  EXPECT_NE(TextOf(node, {}, SizeOf(100, 24)).find("● fine"), std::string::npos);
+  const std::string text = TextOf(unknown, {}, SizeOf(100, 24));
+  EXPECT_EQ(text.find("fine"), std::string::npos) << text;
+  EXPECT_NE(text.find("– 1 GPU not known"), std::string::npos) << text;
+  const TopNode* nodes[] = {&node, &unknown};
+  const std::string list = TopPlainText(TopNodesScreen(nodes, {}, SizeOf(100, 24)));
+  EXPECT_EQ(list.find("fine"), list.rfind("fine")) << list;
+  EXPECT_NE(list.find("1 GPU not known"), std::string::npos) << list;
+}
+
+TEST(TopScreen, ARoutersTokensCountOnce) {
+  TopNode node = NodeOfTests();
+  TopEngine router = node.engines[0];
+  router.layer = "router";
+  node.engines.push_back(router);
+  const TopNode* nodes[] = {&node};
+  const std::string text = TopPlainText(TopNodesScreen(nodes, {}, SizeOf(120, 24)));
+  EXPECT_NE(text.find("6,120"), std::string::npos) << text;
+}
+
 TEST(TopScreen, FilterAndSort) {
   const TopNode node = NodeOfTests();
   TopTyped typed;
