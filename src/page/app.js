@@ -115,7 +115,7 @@ async function show() {
   shown = me;
   const inside = frame.main.contains(document.activeElement);
   frame.showView(view, entity);
-  put(frame.main, root);
+  frame.main.replaceChildren(root);
   // Who followed a link within the view goes on at its begin, with the keyboard too.
   if (inside) frame.main.focus({preventScroll: true});
   window.scrollTo(0, 0);
@@ -158,7 +158,7 @@ let refreshed = 0, waiting = null;
 // Shows what is new: at most once a second, and not while paused.
 function refresh(force) {
   frame.showState();
-  if (pausedAt !== null && !force) return;
+  if ((pausedAt !== null || document.hidden) && !force) return;
   const wait = refreshed + 900 - performance.now();
   if (!force && wait > 0) {
     if (!waiting) waiting = setTimeout(() => { waiting = null; refresh(); }, wait);
@@ -181,7 +181,7 @@ const frame = (() => {
   const node = h('span', {class: 'node'});
   const simulated = h('span', {class: 'simulated', hidden: true}, 'SIMULATED');
   const faults = h('a', {class: 'faults', href: '#/overview'});
-  const live = h('span', {class: 'live', role: 'status'});
+  const live = h('span', {class: 'live'});
   const said = h('div', {class: 'hidden', 'aria-live': 'polite'});
   const windows = h('div', {class: 'choice', role: 'group', 'aria-label': 'window of the charts'},
     kWindows.map(([name, , text]) => h('button', {type: 'button', 'data-window': name, on: {click: () => setWindow(name)}}, text)));
@@ -191,7 +191,7 @@ const frame = (() => {
   const filter = h('input', {type: 'search', placeholder: 'filter  /', 'aria-label': 'filter tables and lists', autocomplete: 'off', spellcheck: 'false'});
   const links = new Map(kViews.map((view, i) =>
     [view.id, h('a', {href: href(view.id), title: String(i + 1), hidden: Boolean(view.hidden)}, view.title)]));
-  const bar = h('div', {class: 'bar', role: 'alert', hidden: true});
+  const bar = h('div', {class: 'bar', hidden: true});
   const main = h('main', {id: 'main', tabindex: '-1'});
   const keys = h('dialog', {'aria-labelledby': 'keys-title'},
     h('h2', {id: 'keys-title'}, 'Keys'),
@@ -240,6 +240,11 @@ const frame = (() => {
       setText(node, store.node['host.name'] ? format.clean(store.node['host.name'], 60) : '');
       simulated.hidden = !store.simulated;
       const lost = store.state === 'lost' || store.state === 'denied';
+      // Said once, at a change; what is seen counts each second.
+      if (lost !== this.wasLost) {
+        if (this.wasLost !== undefined) setText(said, lost ? store.state === 'denied' ? 'No permission' : 'No data arrives' : 'Data arrives again');
+        if (lost || store.at) this.wasLost = lost;
+      }
       const words = {connecting: 'connecting', live: 'live ●', polling: 'every 2 s ●', lost: 'lost ✖', denied: 'no permission ✖'};
       setText(live, pausedAt !== null ? 'PAUSED ' + format.duration((performance.now() - pausedAt) / 1000) : words[store.state]);
       live.className = 'live ' + (pausedAt !== null ? 'paused' : store.state);
@@ -364,6 +369,7 @@ put(document.body, frame.parts);
 setTheme(readTheme());
 frame.showPause();
 window.addEventListener('hashchange', show);
+document.addEventListener('visibilitychange', () => refresh());
 store.subscribe(() => refresh());
 store.onEvent((event) => {
   if (pausedAt === null) setText(frame.said, format.clean(event.body || event.name));
@@ -377,7 +383,7 @@ const ofGateway = store.subscribe(() => {
   ofGateway();
   if (!store.gateway) return;
   frame.links.get('fleet').hidden = false;
-  if (location.hash || store.find('gpu.utilization').length) return;
+  if (location.hash || store.find('gpu.state').length) return;
   store.get('fleet', {limit: 1}).then((body) => {
     if (!location.hash && body && Array.isArray(body.nodes) && body.nodes.length) go('fleet');
   }, () => { /* the view itself says why */ });

@@ -36,10 +36,13 @@ function append(element, children) {
   }
 }
 
-// Replaces what is inside.
+// Replaces what is inside, where it differs: focus, selections and screen readers keep what is the same.
 export function put(element, ...children) {
-  element.replaceChildren();
-  append(element, children);
+  const next = document.createDocumentFragment();
+  append(next, children);
+  const now = element.childNodes;
+  if (now.length === next.childNodes.length && [...now].every((node, i) => node.isEqualNode(next.childNodes[i]))) return element;
+  element.replaceChildren(next);
   return element;
 }
 

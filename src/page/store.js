@@ -4,6 +4,8 @@
 const kPollMs = 2000;
 const kSilentMs = 5000;           // without a tick for so long (and three intervals) the connection counts as lost
 const kRetryMs = [500, 1000, 2000, 4000, 8000];
+const kAnswerMs = 20000;          // an agent that has not answered for so long is away
+const kAgainMs = 5000;            // after samples could not be had
 const kEventsKept = 500;
 
 // Errors of the agent's answers: `status` is that of HTTP, 0 without an answer.
@@ -48,7 +50,6 @@ export class Store {
   #attempt = 0;
   #socket = null;
   #everLive = false;
-  #stopped = false;
 
   start() {
     this.#connect();
@@ -91,9 +92,9 @@ export class Store {
     }
     let answer;
     try {
-      answer = await fetch(url, {cache: 'no-store', credentials: 'same-origin'});
+      answer = await fetch(url, {cache: 'no-store', credentials: 'same-origin', signal: AbortSignal.timeout(kAnswerMs)});
     } catch (error) {
-      throw new ApiError(0, String(error.message || error));
+      throw new ApiError(0, error.name === 'TimeoutError' ? 'no answer within ' + kAnswerMs / 1000 + ' s' : String(error.message || error));
     }
     let body = null;
     try {
@@ -182,7 +183,7 @@ export class Store {
   // -- the connection
 
   #connect() {
-    if (this.#stopped || (this.#socket && this.#socket.readyState <= WebSocket.OPEN)) return;
+    if (this.#socket && this.#socket.readyState <= WebSocket.OPEN) return;
     const url = new URL('live', this.base);
     url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
     let socket;
@@ -211,8 +212,16 @@ export class Store {
       this.#socket = null;
       if (opened) this.#poll();
       const wait = kRetryMs[Math.min(this.#attempt++, kRetryMs.length - 1)];
-      setTimeout(() => this.#connect(), this.#everLive || this.state === 'lost' ? wait : 30000);
+      this.#connectIn(this.#everLive || this.state === 'lost' ? wait : 30000);
     };
+  }
+
+  #retry = null;
+
+  // One attempt is waited for at a time: an agent may be away for days.
+  #connectIn(ms) {
+    clearTimeout(this.#retry);
+    this.#retry = setTimeout(() => this.#connect(), ms);
   }
 
   #polling = false;
@@ -224,17 +233,21 @@ export class Store {
     try {
       while (this.state !== 'live' || !this.#socket) {
         try {
-          const body = await this.get('now', {known: this.layout >= 0 ? this.layout : null});
+          // After a long sleep the agent may be another one, which counts its layouts anew.
+          const known = this.layout >= 0 && this.silence_s() < 30;
+          const body = await this.get('now', {known: known ? this.layout : null});
           if (!(this.state === 'live' && this.#socket)) {
             this.#setState('polling', '');
             this.#take(body);
+            if (this.#everLive) this.#connect();
           }
         } catch (error) {
           if (this.state === 'live' && this.#socket) break;
           const denied = error.status === 401 || error.status === 403;
           this.#setState(denied ? 'denied' : 'lost', error.message);
           this.layout = -1;
-          if (this.#everLive) this.#connect();
+          // The browser asks for a password at each refusal; the WebSocket is refused, or accepted, without that.
+          if (error.status === 401) break;
         }
         await new Promise((resolve) => setTimeout(resolve, kPollMs));
       }
@@ -244,13 +257,16 @@ export class Store {
   }
 
   #watchSilence() {
-    if (this.state === 'live' && this.silence_s() * 1000 > Math.max(kSilentMs, 3000 * this.interval_s)) {
+    const longest = Math.max(kSilentMs, 3000 * this.interval_s);
+    if (this.state === 'live' && this.silence_s() * 1000 > longest) {
       const socket = this.#socket;
       this.#socket = null;
       if (socket) socket.close();
       this.#setState('lost', 'the agent sends nothing');
       this.#poll();
-      setTimeout(() => this.#connect(), 1000);
+      this.#connectIn(1000);
+    } else if (this.state === 'polling' && this.silence_s() * 1000 > longest + kPollMs) {
+      this.#setState('lost', 'the agent does not answer');
     } else if (this.state === 'lost' || this.state === 'denied') {
       this.#tell();  // the bar counts
     }
@@ -370,7 +386,7 @@ export class Store {
     if (old && old.name === one.name && JSON.stringify(old.attributes) === JSON.stringify(one.attributes)) return;
     if (old) this.#remove(one.id);  // of an agent that was started again
     const series = {attributes: {}, source: '', unit: '', kind: 'gauge', period_s: 0, ...one,
-                    value: null, at: 0, stale: null, rate: null, samples: null, removed: false};
+                    value: null, at: 0, stale: null, rate: null, samples: null};
     series.unit = series.unit || '';
     this.series.set(series.id, series);
     if (!this.#byName.has(series.name)) this.#byName.set(series.name, []);
@@ -378,13 +394,12 @@ export class Store {
     if (this.#watched.has(series.name)) this.#want(series.name);
   }
 
-  // A series that ended stays for charts while its samples are watched, without a value.
+  // A series that ended is shown no more.
   #remove(id) {
     const series = this.series.get(id);
     if (!series) return;
     series.value = null;
     series.rate = null;
-    series.removed = true;
     this.series.delete(id);
     const all = this.#byName.get(series.name);
     all.splice(all.indexOf(series), 1);
@@ -445,7 +460,8 @@ export class Store {
         this.#tell();
       }
     } catch (error) {
-      this.historyError = error;
+      // Charts have what came live meanwhile. A question that was refused is not asked again.
+      if (error.status === 0 || error.status === 429 || error.status >= 500) setTimeout(() => names.forEach((name) => this.#watched.has(name) && this.#want(name)), kAgainMs);
     } finally {
       this.#loading--;
       this.#tell();
