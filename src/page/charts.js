@@ -355,7 +355,8 @@ class Chart {
   #axisLabel(value, step) {
     if (Math.abs(value) < step / 1e6) return '0';
     if (this.unit === '1') return +(value * 100).toPrecision(6) + ' %';
-    const text = format.text(value, this.unit);
+    const whole = format.text(value, this.unit);
+    const text = whole.length > 11 ? format.parts(value, this.unit)[0] : whole;  // there is room for so much
     return text.replace(/(\.\d*?)0+(?= |$)/, '$1').replace(/\.(?= |$)/, '');
   }
 
@@ -737,26 +738,28 @@ class Spark {
 }
 
 // Adds samples of several series, time by time of the first: for sums over GPUs or engines. A time at which one of
-// them is not known counts the others.
+// them is not known counts the others; `n` is of how many a sum is.
 export function sumSamples(all) {
   const lists = all.filter((samples) => samples && samples.t.length);
-  if (!lists.length) return {t: [], y: [], stale: []};
+  if (!lists.length) return {t: [], y: [], stale: [], n: []};
   const longest = lists.reduce((a, b) => b.t.length > a.t.length ? b : a);
   const at = lists.map(() => 0);
-  const out = {t: [], y: [], stale: []};
+  const out = {t: [], y: [], stale: [], n: []};
   for (let i = 0; i < longest.t.length; i++) {
     const time = longest.t[i];
-    let total = null, stale = false;
+    let total = null, stale = false, n = 0;
     lists.forEach((samples, c) => {
       while (at[c] + 1 < samples.t.length && samples.t[at[c] + 1] <= time + 500) at[c]++;
       const value = samples.t[at[c]] <= time + 500 ? samples.y[at[c]] : null;
       if (value === null) return;
       total = (total === null ? 0 : total) + value;
+      n++;
       stale = stale || Boolean(samples.stale && samples.stale[at[c]]);
     });
     out.t.push(time);
     out.y.push(total);
     out.stale.push(stale);
+    out.n.push(n);
   }
   return out;
 }

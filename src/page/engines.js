@@ -86,7 +86,7 @@ export function engines(store) {
     found.push({
       name, up: up === null ? null : up === 1, ...what,
       running: value('inference.requests.running'), waiting: value('inference.requests.waiting'),
-      kv: caches.length ? caches.reduce((all, one) => all + one.value, 0) / caches.length : null,
+      kv: caches.reduce((most, one) => (most === null ? one.value : Math.max(most, one.value)), null),
       generated: rate('inference.tokens.generation'), prompted: rate('inference.tokens.prompt'),
       finished: rate('inference.requests.finished'), preemptions: rate('inference.scheduler.preemptions'),
       ttft: quantile(kTtft, 'p50'), ttft95: quantile(kTtft, 'p95'), itl: quantile(kItl, 'p50'), itl95: quantile(kItl, 'p95'),

@@ -3,6 +3,7 @@
 import {h, put, keyed, setText} from './dom.js';
 import * as format from './format.js';
 import {severityMark, severityRank} from './charts.js';
+import {eventText} from './problems.js';
 
 const kSince = [['1h', '1 hour'], ['24h', '24 hours'], ['168h', '7 days']];
 const kLevels = [['0', 'all'], ['2', 'warnings and worse'], ['3', 'errors and worse']];
@@ -43,7 +44,7 @@ function makeRow(context, event) {
       h('span', {class: tone(event)}, format.clean(event.severity, 16)),
       h('span', {}, gpu === undefined ? '' : 'GPU ' + format.clean(gpu, 8)),
       h('span', {class: 'mono'}, format.clean(event.name, 40)),
-      h('span', {class: 'text'}, format.clean(event.body || '', 300))),
+      h('span', {class: 'text'}, event.body ? format.clean(event.body, 300) : eventText(event, 300))),
     inside);
   details.addEventListener('toggle', async () => {
     if (!details.open || inside.hasChildNodes()) return;

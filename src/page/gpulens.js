@@ -4,6 +4,8 @@ import {h, put, table} from './dom.js';
 import * as format from './format.js';
 import {figures} from './figures.js';
 
+const kHistoryMs = 10000;
+
 const sum = (series, field = 'value') => series.reduce((all, one) => (one[field] === null ? all : (all || 0) + one[field]), null);
 
 function mark(up) {
@@ -52,6 +54,10 @@ export default {
         context.chart({title: 'Length of a tick', select: {name: 'gpulens.tick.duration'}, label: () => 'tick'})),
       h('p', {class: 'dim'}, 'What is not found and what to do: ', h('code', {}, 'gpulens doctor'), '. Everything as text: ', h('a', {href: new URL('../metrics', import.meta.url).href}, '/metrics')));
 
+    const load = () => store.loadHistory().catch(() => { /* the bar says that the agent is away */ });
+    const timer = setInterval(() => { if (!document.hidden && store.state === 'live') load(); }, kHistoryMs);
+    context.onEnd(() => clearInterval(timer));
+    if (store.state === 'live') load();
     return () => {
       const series = store.find('gpulens.series');
       const rejected = store.find('gpulens.samples').filter((one) => one.attributes.result === 'rejected');

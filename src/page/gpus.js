@@ -182,6 +182,20 @@ function renderAll(context) {
       if (busy !== null) row.values.push(busy);
       if (power !== null) row.power = (row.power || 0) + power;
     }
+    // Others have a part of a GPU, or share it.
+    const share = (attributes, gpu) => {
+      const owner = ownerOf(attributes);
+      if (!owner || !context.matches(owner.text, attributes.tenant)) return;
+      const key = owner.id.join('\n');
+      if (!who.has(key)) who.set(key, {owner, gpus: [], values: [], power: null, engines: enginesOf(store, attributes), shares: true,
+        tenant: attributes.tenant ? format.clean(attributes.tenant, 40) : ''});
+      const row = who.get(key);
+      if (row.shares && !row.gpus.includes(gpu)) row.gpus.push(gpu);
+    };
+    for (const {value, attributes} of store.find('gpu.mig.info')) {
+      if (value !== null) share(attributes, attributes['gpu.index'] + ' part ' + attributes['gpu.mig.instance_id']);
+    }
+    for (const one of processes(store, (attributes) => attributes['gpu.mig.instance_id'] === undefined)) for (const gpu of one.gpus) share(one.attributes, gpu);
     owners.update([...who.values()].map((row) => ({...row, busy: row.values.length ? row.values.reduce((a, b) => a + b, 0) / row.values.length : null})));
     all.update(processes(store).filter((one) => context.matches(one.name, one.pid, one.user, ownerText(one.attributes))));
   };
@@ -418,7 +432,7 @@ function renderProcess(context, index, pid) {
 function renderOwner(context, id) {
   const {root, store} = context;
   const name = id[0] === 'pod' ? 'Pod ' + id.slice(1).filter(Boolean).join('/') : 'Job ' + id[1];
-  const keep = (series) => isWhole(series) && belongs(series.attributes, id);
+  const keep = (series) => belongs(series.attributes, id);
   const title = h('h2', {}, format.clean(name, 100));
   const facts = h('dl', {class: 'facts'});
   const running = processTable(context, true);
@@ -436,13 +450,15 @@ function renderOwner(context, id) {
   return () => {
     const mine = gpus(store).filter((gpu) => belongs(gpu.attributes, id));
     const all = processes(store, (a) => belongs(a, id));
-    const attributes = (mine[0] || all[0] || {attributes: {}}).attributes;
+    const parts = store.find('gpu.mig.info').filter((one) => one.value !== null && belongs(one.attributes, id));
+    const attributes = (mine[0] || all[0] || parts[0] || {attributes: {}}).attributes;
+    const on = [...new Set([...mine.map((gpu) => gpu.index), ...all.flatMap((one) => one.gpus), ...parts.map((one) => String(one.attributes['gpu.index']))])];
     const words = {'k8s.deployment.name': 'deployment', 'k8s.container.name': 'container', 'slurm.job.name': 'name', 'slurm.job.user': 'user',
                    'slurm.job.account': 'account', 'slurm.job.partition': 'partition', tenant: 'tenant'};
-    put(facts, !mine.length && !all.length ? [h('dt', {}, 'state'), h('dd', {}, store.at ? 'it uses no GPU of this machine now' : 'connecting')] : null,
+    put(facts, !on.length ? [h('dt', {}, 'state'), h('dd', {}, store.at ? 'it uses no GPU of this machine now' : 'connecting')] : null,
       Object.entries(words).filter(([key]) => attributes[key] !== undefined)
         .map(([key, word]) => [h('dt', {}, word), h('dd', {}, format.clean(attributes[key], 80))]),
-      h('dt', {}, 'GPUs'), h('dd', {}, mine.length ? mine.map((gpu, i) => [i ? ', ' : '', h('a', {href: context.href('gpus', gpu.index)}, 'GPU ' + gpu.index + (gpu.lost ? ' ✖' : ''))]) : format.kUnknown),
+      h('dt', {}, 'GPUs'), h('dd', {}, on.length ? on.map((gpu, i) => [i ? ', ' : '', h('a', {href: context.href('gpus', gpu)}, 'GPU ' + gpu + (mine.some((one) => one.index === gpu && one.lost) ? ' ✖' : ''))]) : format.kUnknown),
       h('dt', {}, 'engine'), h('dd', {}, links(context, 'engines', enginesOf(store, attributes))));
     running.update(all.filter((one) => context.matches(one.name, one.pid, one.user)));
   };

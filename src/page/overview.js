@@ -32,11 +32,8 @@ export default {
     const list = h('ul', {class: 'problems'});
     const all = (name) => () => sumSamples(store.find(name).filter(isWhole).map((one) => one.samples));
     const mean = (name) => () => {
-      const series = store.find(name).filter((one) => one.samples && isWhole(one)).map((one) => one.samples);
-      const sum = sumSamples(series);
-      // Of those that are known: a lost GPU is not idle.
-      const known = sumSamples(series.map((one) => ({...one, y: one.y.map((y) => y === null ? null : 1)})));
-      return {t: sum.t, y: sum.y.map((y, i) => y === null ? null : y / known.y[i]), stale: sum.stale};
+      const sum = all(name)();
+      return {t: sum.t, y: sum.y.map((y, i) => y === null ? null : y / sum.n[i]), stale: sum.stale};
     };
     const limit = () => sumOf(store, 'gpu.power.limit', (one) => (one.attributes['gpu.power.limit_type'] || 'enforced') === 'enforced');
     const tiles = {
@@ -93,6 +90,8 @@ export default {
       const engines = targets(store).filter((one) => one.up).length;
       if (store.state === 'connecting' || !store.at) {
         put(verdict, h('span', {class: 'dim'}, 'connecting to the agent'));
+      } else if (store.state === 'lost' || store.state === 'denied') {
+        put(verdict, h('span', {class: 'bad'}, '– Not known'), h('span', {class: 'dim'}, 'what follows was read at ' + format.dateTime(store.at)));
       } else {
         const word = faults ? h('span', {class: 'bad'}, '✖ ' + count(faults, 'fault') + (warnings ? ', ' + count(warnings, 'warning') : ''))
           : warnings ? h('span', {class: 'look'}, '▲ ' + count(warnings, 'warning') + ', no fault')

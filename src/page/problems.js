@@ -87,7 +87,7 @@ export function lastFault(store, index) {
 // What an event says, without the GPU that is named beside it: "Xid 79: gpu has fallen off the bus".
 export function eventText(event, most) {
   const a = event.attributes || {};
-  const body = String(event.body || event.name).replace(/^GPU (\d+ \([A-Z]+-[0-9a-f-]+\):? ?|(?=health))/, '');
+  const body = String(event.body || (a['gpulens.change'] === undefined ? event.name : 'reader process ' + a.reader + ': ' + a['gpulens.change'])).replace(/^GPU (\d+ \([A-Z]+-[0-9a-f-]+\):? ?|(?=health))/, '');
   const name = a['gpu.xid.name'];
   const text = event.name === 'gpu.xid' && name !== undefined
     ? 'Xid ' + a['gpu.xid.code'] + ': ' + String(name).replace(/^ROBUST_CHANNEL_/, '').replace(/_/g, ' ').toLowerCase().replace(/\b(gpu|mmu|ecc|fifo|pcie|dbe|sbe)\b/g, (word) => word.toUpperCase()) : body;

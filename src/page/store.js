@@ -136,6 +136,12 @@ export class Store {
     return total;
   }
 
+  // Reads `history` again, which a live connection has from its begin. Throws ApiError.
+  async loadHistory() {
+    const body = await this.get('now', {known: this.layout >= 0 ? this.layout : null});
+    this.history = body.history || null;
+  }
+
   // Age of a series' value in seconds: since its source read it.
   age_s(series) {
     const read = this.read.get(series.source);
@@ -348,7 +354,8 @@ export class Store {
     this.#received = performance.now();
     const advanced = new Set();
     for (const [source, ms] of Object.entries(body.read || {})) {
-      if (this.read.get(source) !== ms) {
+      if (ms === null) this.read.delete(source);
+      else if (this.read.get(source) !== ms) {
         this.read.set(source, ms);
         advanced.add(source);
       }
@@ -362,7 +369,7 @@ export class Store {
       const value = changed ? values.get(series.id) : before;
       const at = value === null ? body.at : (this.read.get(series.source) || body.at) - (series.stale || 0);
       if (value !== null && series.kind === 'counter') {
-        if (before !== null && at > series.at) {
+        if (before !== null && !series.stale && at > series.at) {
           const increase = value >= before ? value - before : value;
           series.rate = increase / ((at - series.at) / 1000);
         }
@@ -412,7 +419,8 @@ export class Store {
     const samples = series.samples;
     if (!samples) return;
     const y = series.value === null ? null : series.kind === 'counter' ? series.rate : series.value;
-    if (y === null && series.value !== null) return;  // the first reading of a counter has no rate yet
+    // The first reading of a counter has no rate yet, and a stale one is no reading.
+    if (series.kind === 'counter' && series.value !== null && (y === null || series.stale)) return;
     const last = samples.t.length - 1;
     if (last >= 0 && at <= samples.t[last] && y !== null) return;
     const step = this.step_ms();

@@ -75,7 +75,8 @@ export function panel(context, about) {
     const rows = list(page.findings);
     setText(state, page.wait_s
       ? 'The history has just begun: some causes can be looked for in ' + format.duration(page.wait_s) + '.'
-      : rows.length ? '' : list(page.unknown).length ? 'Nothing was found in what could be looked at.' : 'Nothing was found.');
+      : rows.length ? '' : !list(page.looked).length ? 'Not known: no cause could be looked for.'
+        : list(page.unknown).length ? 'Nothing was found in what could be looked at.' : 'Nothing was found.');
     state.hidden = state.textContent === '';
     keyed(findings, rows, (one) => one.rule + ' ' + (one.subject ? one.subject.text : ''), () => findingRow(context, about));
     const causes = new Set(list(page.looked).map((row) => row.rule));

@@ -54,6 +54,30 @@ beforeEach(() => {
   sockets = [];
 });
 
+// Lets `ms` pass after `begin()`, in no time; `use(socket)` is called with each new socket, which else is refused.
+async function during(ms, begin, use) {
+  const queue = [], kept = [globalThis.setTimeout, globalThis.clearTimeout];
+  let now = 0;
+  globalThis.setTimeout = (task, after = 0) => { queue.push({task, at: now + after}); return queue[queue.length - 1]; };
+  globalThis.clearTimeout = (one) => { if (queue.includes(one)) queue.splice(queue.indexOf(one), 1); };
+  try {
+    begin();
+    for (;;) {
+      await new Promise(setImmediate);
+      for (const one of sockets.filter(({readyState}) => readyState === 0)) {
+        if (use) use(one, now);
+        else one.close();
+      }
+      const next = queue.sort((a, b) => a.at - b.at).shift();
+      if (!next || next.at > ms) return;
+      now = next.at;
+      next.task();
+    }
+  } finally {
+    [globalThis.setTimeout, globalThis.clearTimeout] = kept;
+  }
+}
+
 const settle = () => new Promise((done) => setTimeout(done, 20));
 const kGpu = {'gpu.index': 0, 'gpu.uuid': 'GPU-0'};
 const kPower = {id: 0, name: 'gpu.power.draw', unit: 'W', kind: 'gauge', attributes: kGpu, source: 'nvidia', period_s: 1};
@@ -142,7 +166,7 @@ test('an agent that was started again may use the numbers of other series', asyn
   socket.send(full({tick: 1, series: [{...kEnergy, id: 0}, {...kPower, id: 1}], v: [0, 42, 1, 300]}));
   assert.equal(store.value('gpu.power.draw'), 300);
   assert.equal(store.value('gpu.energy.consumption'), 42);
-  assert.equal(old.removed, true);
+  assert.equal(old.value, null);
   // While it polls, the same layout number of another run is not taken for the old one.
   socket.send(full({tick: 50}));
   const {series, ...without} = full({tick: 2, v: [0, 1, 1, 2]});
@@ -167,10 +191,43 @@ test('a refusal is no permission, silence is a lost connection, and both are tol
   await assert.rejects(lost.get('why', {gpu: 3}), (error) => error.status === 0);
 });
 
+test('a refused password is asked for once, not with each poll', async () => {
+  let asked = 0;
+  answers.now = () => [401, {error: String(++asked)}];
+  await during(60_000, () => new Store(new URL('http://n1/api/')).start());
+  assert.equal(asked, 1);
+});
+
+test('an agent that is away for an hour is tried one attempt at a time, and found again', async () => {
+  const [store, socket] = await live();
+  await during(3_620_000, () => socket.close(), (one, now) => {
+    if (now < 3_600_000) return one.close();
+    assert.equal(store.state, 'lost');
+    one.readyState = 1;
+    one.send(full());
+  });
+  assert.equal(store.state, 'live');
+  assert.ok(sockets.length > 300 && sockets.length < 600, `${sockets.length} attempts`);
+});
+
+test('a counter that was not read has no rate of zero', async () => {
+  answers.history = () => [200, {from: 0, to: 99000, begin: 90000, series: []}];
+  const [store, socket] = await live();
+  store.watch(['gpu.energy.consumption']);
+  await settle();
+  socket.send({type: 'tick', tick: 8, at: 101000, read: {nvidia: 100900}, v: [1, 5700]});
+  socket.send({type: 'tick', tick: 9, at: 102000, read: {nvidia: 101950}, v: [], stale: [1, 1000]});
+  const energy = store.one('gpu.energy.consumption');
+  assert.deepEqual([energy.rate, energy.stale], [700, 1000]);
+  socket.send({type: 'tick', tick: 10, at: 103000, read: {nvidia: 102950}, v: [1, 7000], fresh: [1]});
+  assert.equal(Math.round(energy.rate), Math.round(1300 / 2), 'over all the time since it was read');
+  assert.deepEqual(energy.samples.y.map(Math.round), [700, 650]);
+});
+
 test('sums count what is known', () => {
   const sum = sumSamples([{t: [1000, 2000, 3000], y: [1, null, 3], stale: [false, false, true]}, {t: [1000, 2000, 3000], y: [10, 20, null]}, null]);
-  assert.deepEqual(sum, {t: [1000, 2000, 3000], y: [11, 20, 3], stale: [false, false, true]});
-  assert.deepEqual(sumSamples([]), {t: [], y: [], stale: []});
+  assert.deepEqual(sum, {t: [1000, 2000, 3000], y: [11, 20, 3], stale: [false, false, true], n: [2, 1, 1]});
+  assert.deepEqual(sumSamples([]), {t: [], y: [], stale: [], n: []});
 });
 
 test('a counter that grows in jumps has an even rate, whose sum is that of the jumps', () => {

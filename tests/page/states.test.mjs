@@ -100,9 +100,9 @@ test('hostile names are texts: nothing runs, nothing is wider than the window', 
     if (i < 7 || place === 'engines/x1') await shot(page, 'hostile-' + what.replace(/\W/g, '_'));
     await page.setViewportSize({width: 1280, height: 800});
   }
-  // Seven models of one engine: sums, a mean, and a line for each.
+  // Seven models of one engine: sums, the worst, and a line for each.
   await page.evaluate(() => { location.hash = '#/engines/x1'; });
-  await until(async () => /KV cache\s+50 %/.test(await page.locator('.tiles').innerText()), 'the mean of the caches');
+  await until(async () => /KV cache\s+50 %/.test(await page.locator('.tiles').innerText()), 'the fullest of the caches');
   await until(async () => (await page.locator('figure', {hasText: 'KV cache in use'}).locator('.legend button').count()) >= 7, 'a line for each model');
   await page.evaluate(() => { location.hash = '#/experiments'; });
   await until(async () => (await page.locator('main').innerText()).includes(script), 'the name as a text');
