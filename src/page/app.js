@@ -191,7 +191,7 @@ const frame = (() => {
   const filter = h('input', {type: 'search', placeholder: 'filter  /', 'aria-label': 'filter tables and lists', autocomplete: 'off', spellcheck: 'false'});
   const links = new Map(kViews.map((view, i) =>
     [view.id, h('a', {href: href(view.id), title: String(i + 1), hidden: Boolean(view.hidden)}, view.title)]));
-  const bar = h('div', {class: 'bar', hidden: true});
+  const bar = h('div', {class: 'bar', role: 'region', 'aria-label': 'connection', hidden: true});
   const main = h('main', {id: 'main', tabindex: '-1'});
   const keys = h('dialog', {'aria-labelledby': 'keys-title'},
     h('h2', {id: 'keys-title'}, 'Keys'),

@@ -93,7 +93,9 @@ export function engines(store) {
       latency: quantile(kLatency, 'p50'), latency95: quantile(kLatency, 'p95'),
       hit: queries > 0 && hits !== null ? hits / queries : stated ? stated.value : null,
       joules: value('gpu.efficiency.joules_per_token'),
-      stale: all.some((one) => one.stale !== null && one.value !== null && one.name.startsWith('inference.')),
+      // Seconds of its oldest value that is stale; null where all are fresh.
+      age: all.filter((one) => one.stale !== null && one.value !== null && one.name.startsWith('inference.'))
+        .reduce((oldest, one) => Math.max(oldest, store.age_s(one)), null),
     });
   }
   const rank = (one) => (one.up === false ? 0 : one.layer === 'engine' ? 1 : 2);
@@ -124,7 +126,7 @@ function renderList(context) {
   const ofTarget = (s) => format.clean(s.attributes.target, 32) + apart(store, s);
   const rows = table([
     {id: 'name', title: 'engine', value: (row) => format.clean(row.name, 40), sort: (row) => row.name},
-    {id: 'state', title: 'state', value: stateNode, sort: (row) => stateOf(row)[1]},
+    {id: 'state', title: 'state', value: (row) => [stateNode(row), row.age === null ? null : ' ~' + format.age(row.age)], sort: (row) => stateOf(row)[1]},
     {id: 'kind', title: 'kind', value: (row) => [format.clean(row.engine || format.kUnknown, 24),
       row.layer && row.layer !== 'engine' ? h('span', {class: 'dim'}, ' ' + format.clean(row.layer, 16)) : null,
       row.version ? h('span', {class: 'dim'}, ' ' + format.clean(row.version, 16)) : null], sort: (row) => row.engine},
@@ -141,7 +143,7 @@ function renderList(context) {
     {id: 'preemptions', title: 'preempted', hint: 'requests a second', number: true, value: (row) => format.count(row.preemptions), sort: (row) => row.preemptions},
     {id: 'joules', title: 'J/token', number: true, value: (row) => format.count(row.joules), sort: (row) => row.joules, hint: 'of all its GPUs, over the last minute'},
   ], {caption: 'Engines', key: (row) => row.name, href: (row) => context.href('engines', row.name),
-      rowClass: (row) => (row.up === false ? 'bad' : row.stale ? 'stale' : ''), empty: ''});
+      rowClass: (row) => (row.up === false ? 'bad' : row.age !== null ? 'stale' : ''), empty: ''});
   const none = h('div', {class: 'empty', hidden: true}, h('p', {}, 'No engine found. Engines that listen on this machine are found by themselves; name others in the configuration:'),
     h('pre', {}, 'targets:\n  - {kind: vllm, url: "http://gpu7:8000/metrics"}'));
   const filtered = h('p', {class: 'empty', hidden: true}, 'No engine has what is typed into the filter.');
@@ -199,7 +201,9 @@ function renderOne(context, name) {
     put(head, stateNode(engine), ' · ', [engine.engine, engine.version, engine.model].filter(Boolean).map((one) => format.clean(one, 60)).join(' ') || format.kUnknown,
       ' · GPUs ', gpuLinks(context, engine),
       engine.pod ? ' · pod ' + format.clean(engine.pod, 60) : engine.job ? ' · job ' + format.clean(engine.job, 40) : '',
-      engine.tenant ? ' · tenant ' + format.clean(engine.tenant, 40) : '');
+      engine.tenant ? ' · tenant ' + format.clean(engine.tenant, 40) : '',
+      engine.age === null ? null : h('span', {class: 'stale'}, ' · values are stale: ~' + format.age(engine.age)));
+    tiles.element.classList.toggle('stale', engine.age !== null);
     const series = store.find('inference.requests.running', {target: name});
     const samples = series.map((one) => one.samples).filter((one) => one && one.y.length > 3);
     const quiet = engine.up && engine.running === 0 && samples.length && samples.every((one) => one.y.every((y) => y === 0 || y === null));

@@ -95,9 +95,9 @@ export default {
       } else {
         const word = faults ? h('span', {class: 'bad'}, '✖ ' + count(faults, 'fault') + (warnings ? ', ' + count(warnings, 'warning') : ''))
           : warnings ? h('span', {class: 'look'}, '▲ ' + count(warnings, 'warning') + ', no fault')
-            : h('span', {class: 'good'}, '● Fine');
+            : cards.length ? h('span', {class: 'good'}, '● Fine') : h('span', {class: 'dim'}, '– No GPU');
         put(verdict, word, h('span', {class: 'dim'}, [
-          cards.length ? (up.length === cards.length ? 'all ' + count(up.length, 'GPU') + ' answer' : up.length + ' of ' + cards.length + ' GPUs answer') : 'no GPU on this machine',
+          cards.length ? (up.length === cards.length ? 'all ' + count(up.length, 'GPU') + ' answer' : up.length + ' of ' + cards.length + ' GPUs answer') : 'none was found on this machine',
           engines ? count(engines, 'engine page') + ' read' : null,
         ].filter(Boolean).join(', ')));
       }

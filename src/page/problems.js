@@ -132,6 +132,12 @@ export function problems(store) {
                 why: 'at ' + format.clock(last.at) + ', ' + format.duration((now - last.at) / 1000) + ' ago', act: eventAct(last), view: ['gpus', gpu.index]});
     }
   }
+  for (const one of store.find('gpu.driver.mismatch')) {
+    if (one.value === 1) {
+      all.push({level: 'fault', what: format.clean(one.attributes['gpu.vendor'] || 'GPU', 20) + ': the library is of another version than the driver',
+                why: 'programs that start now cannot use the GPUs', act: 'restart the machine, or load the driver again', view: ['gpus']});
+    }
+  }
   for (const target of targets(store)) {
     if (target.up === false) {
       all.push({level: 'warning', what: format.clean(target.name, 60) + ' does not answer', why: 'its page of metrics cannot be read',
