@@ -9,7 +9,7 @@
 
 #include "base/testing/sanitizers.h"
 #include "history/history.h"
-#include "why/why_world_testing.h"
+#include "why/testing/why_world.h"
 
 namespace gpulens {
 namespace {

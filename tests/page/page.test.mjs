@@ -261,7 +261,7 @@ test('shows a lost GPU first, with what to do, and its event explained', async (
   await untilShown(['GPU 3', 'lost']);
   await shot(page, 'lost-gpu-one-dark');
   await go('events');
-  await page.locator('select').nth(2).selectOption('3');
+  await page.getByLabel('GPU', {exact: true}).selectOption('3');  // the demo has XIDs of its own
   const event = page.locator('details.event', {hasText: 'gpu.xid'}).first();
   await event.waitFor({timeout: 20000});
   await event.locator('summary').click();
