@@ -18,6 +18,7 @@
 //   context.matches(...texts)         whether one of the texts has what was typed into the filter
 //   context.filter()       what was typed, for views whose rows the agent filters
 //   context.announce(text)            says something to screen readers
+//   context.still()        whether what is shown stands still: paused, or the page is not seen. For views that ask by themselves
 //   context.window_s                  the window of charts in seconds
 //
 // A view below another has its way up as `nav.crumbs`, whose last link Esc follows.
@@ -142,6 +143,7 @@ async function show() {
     },
     filter: () => frame.filter.value.trim(),
     announce: (text) => setText(frame.said, text),
+    still: () => pausedAt !== null || document.hidden,
     get window_s() { return store.window_s; },
   };
   try {

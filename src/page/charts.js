@@ -476,7 +476,8 @@ class Chart {
       children.push(row.element);
       row.swatch.style.setProperty('border-top-color', colours.series[item.order % kColours]);
       row.swatch.style.setProperty('border-top-style', Math.floor(item.order / 4) % kDashes.length ? 'dashed' : 'solid');
-      const shown = time === null ? this.#now(item) : this.#at(item, time);
+      const shown = time !== null ? this.#at(item, time) : (this.charts.paused() && row.now) || this.#now(item);
+      if (time === null) row.now = shown;
       setText(row.value, shown.text);
       row.value.classList.toggle('stale', Boolean(shown.stale));
       let extra = '';

@@ -139,7 +139,7 @@ export default {
     load();
     context.onEnd(store.onEvent((event) => {
       take([event, ...events].slice(0, kMost));
-      show();
+      if (!context.still()) show();
     }));
     let state = store.state;
     return () => {

@@ -71,7 +71,13 @@ function absent(answer) {
 // Loads an answer of /api/experiments now, and again while the view is shown.
 function follow(context, parameters, show) {
   let stopped = false, timer = null;
+  let asked = false;
   const load = async () => {
+    if (asked && context.still()) {
+      timer = setTimeout(load, kAgainMs);
+      return;
+    }
+    asked = true;
     try {
       const answer = await context.store.get('experiments', parameters);
       if (!stopped) show(answer, null);

@@ -171,7 +171,7 @@ export default {
       }
       show();
     }
-    const timer = setInterval(() => { if (!document.hidden) ask(); }, kPollMs);
+    const timer = setInterval(() => { if (!context.still()) ask(); }, kPollMs);
     context.onEnd(() => clearInterval(timer));
     ask();
     let filtered = '';
@@ -237,7 +237,7 @@ function renderNode(context, id) {
       if (root.isConnected) setText(said, error.status === 404 ? 'This node is not known any more.' : 'The gateway does not answer: ' + format.clean(error.message));
     }
   }
-  const timer = setInterval(() => { if (!document.hidden) ask(); }, kPollMs);
+  const timer = setInterval(() => { if (!context.still()) ask(); }, kPollMs);
   context.onEnd(() => clearInterval(timer));
   ask();
 }

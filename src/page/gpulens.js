@@ -55,7 +55,7 @@ export default {
       h('p', {class: 'dim'}, 'What is not found and what to do: ', h('code', {}, 'gpulens doctor'), '. Everything as text: ', h('a', {href: new URL('../metrics', import.meta.url).href}, '/metrics')));
 
     const load = () => store.loadHistory().catch(() => { /* the bar says that the agent is away */ });
-    const timer = setInterval(() => { if (!document.hidden && store.state === 'live') load(); }, kHistoryMs);
+    const timer = setInterval(() => { if (!context.still() && store.state === 'live') load(); }, kHistoryMs);
     context.onEnd(() => clearInterval(timer));
     if (store.state === 'live') load();
     return () => {
