@@ -355,7 +355,8 @@ Truth Vary(World& world, const std::string& rule_name, Variation variation, cons
 TEST(Why, EachRuleFindsItsCauseAndNothingElse) {
   const auto causes = Causes();
   ASSERT_EQ(causes.size(), WhyRules().size());
-  // Of each variation: 108 nodes for each rule. A sanitizer looks for other faults, and takes ten times as long.
+  // Of each variation: 108 nodes for each rule. A sanitizer looks for other faults, and takes ten times as
+  // long.
   constexpr int kOfEach = kAddressSanitizer || kThreadSanitizer ? 1 : 12;
   std::map<std::string, Score> scores;
   std::vector<std::string> misses;

@@ -290,12 +290,10 @@ struct FleetTable::Reader {
         continue;
       } else if (field.number == otlp::kTime) {
         point.at_ms = AsFixed<int64_t>(field.bytes) / kMsNs;
-      } else if (histogram && field.number == otlp::kHistogramSum) {
+      } else if (field.number == (histogram ? otlp::kHistogramSum : otlp::kAsDouble)) {
         point.value = AsFixed<double>(field.bytes);
       } else if (histogram && field.number == otlp::kHistogramCount) {
         point.count = static_cast<double>(AsFixed<uint64_t>(field.bytes));
-      } else if (!histogram && field.number == otlp::kAsDouble) {
-        point.value = AsFixed<double>(field.bytes);
       } else if (!histogram && field.number == otlp::kAsInt) {
         point.value = static_cast<double>(AsFixed<int64_t>(field.bytes));
       }

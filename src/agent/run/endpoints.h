@@ -11,8 +11,8 @@
 
 #include "agent/api/api_server.h"
 #include "agent/api/live.h"
-#include "agent/page/page_files.h"
 #include "agent/mcp/mcp_http.h"
+#include "agent/page/page_files.h"
 #include "core/frame.h"
 #include "net/http/http_server.h"
 #include "pipeline/pipeline.h"
