@@ -76,6 +76,7 @@ export default {
       const total = sum(rows, 'value');
       for (const row of rows) row.share = total > 0 ? row.value / total : null;
       const power = store.find('gpu.power.draw');
+      const answering = power.filter((one) => one.value !== null).length;
       const hourly = store.find('gpu.cost.rate'), idle = store.find('gpu.cost.idle_rate');
       const perHour = (series) => { const value = sum(series, 'value'); return value === null ? null : value * 3600; };
       const co2 = sum(store.find('gpu.energy.co2_rate'), 'value');
@@ -83,7 +84,7 @@ export default {
       none.hidden = power.length > 0 || ledger.length > 0;
       put(none, 'No GPU on this machine, so no energy of one. See what it looks like: ', h('code', {}, 'gpulens agent --demo'));
       tiles.update([
-        ['power now', sum(power, 'value'), 'W', format.count(power.length) + ' GPUs'],
+        ['power now', sum(power, 'value'), 'W', answering === power.length ? format.count(answering) + ' GPUs' : format.count(answering) + ' of ' + format.count(power.length) + ' GPUs'],
         ['energy', total, 'J', 'in closed windows'],
         ['not used', total > 0 ? ((rows.find((row) => row.state === 'idle') || {value: 0}).value + (rows.find((row) => row.state === 'held') || {value: 0}).value) / total : null, '1', 'idle and held'],
         ['cost', cost, 'USD', cost === null ? 'no price is set' : 'an hour'],

@@ -33,7 +33,7 @@ export function belongs(attributes, [kind, ...parts]) {
 }
 
 // Processes on GPUs: [{pid, name, user, gpus: [index], attributes, memory, busy, energy}], by memory. `keep(attributes)`
-// selects; numbers are sums over the GPUs, null where unknown.
+// selects; memory and energy are sums over the GPUs, busy is their mean, null where unknown.
 export function processes(store, keep) {
   const found = new Map();
   const add = (one, field) => {
@@ -42,13 +42,14 @@ export function processes(store, keep) {
     if (pid === undefined) return;
     let process = found.get(String(pid));
     if (!process) {
-      process = {pid: String(pid), name: '', user: '', gpus: new Set(), attributes: one.attributes, memory: null, busy: null, energy: null};
+      process = {pid: String(pid), name: '', user: '', gpus: new Set(), attributes: one.attributes, memory: null, busy: null, energy: null, measured: 0};
       found.set(String(pid), process);
     }
     if (one.attributes['process.executable.name'] !== undefined) process.name = String(one.attributes['process.executable.name']);
     if (one.attributes['process.owner'] !== undefined) process.user = String(one.attributes['process.owner']);
     if (one.attributes['gpu.index'] !== undefined) process.gpus.add(String(one.attributes['gpu.index']));
     if (one.value !== null) process[field] = (process[field] || 0) + one.value;
+    if (field === 'busy') process.measured++;
   };
   for (const one of store.find('gpu.process.memory.used')) if (one.value !== null) add(one, 'memory');
   for (const one of store.find('gpu.process.utilization')) {
@@ -58,7 +59,7 @@ export function processes(store, keep) {
   for (const one of store.find('gpu.process.energy')) {
     if (found.has(String(one.attributes['process.pid']))) add(one, 'energy');
   }
-  return [...found.values()].map((one) => ({...one, gpus: [...one.gpus].sort((a, b) => a - b)}))
+  return [...found.values()].map(({measured, ...one}) => ({...one, busy: one.busy === null ? null : one.busy / measured, gpus: [...one.gpus].sort((a, b) => a - b)}))
     .sort((a, b) => (b.memory || 0) - (a.memory || 0) || a.pid - b.pid);
 }
 

@@ -280,9 +280,11 @@ test('a process leads to its pod, and that to its engine, by equal attributes', 
   const used = {id: 0, name: 'gpu.process.memory.used', unit: 'By', kind: 'updowncounter', source: 'nvidia',
                 attributes: {...pod, 'gpu.index': 0, 'process.pid': 7, 'process.executable.name': '<img src=x>', 'process.owner': 'jo'}};
   const running = {id: 1, name: 'inference.requests.running', unit: '{request}', kind: 'updowncounter', source: 'targets/chat', attributes: {...pod, target: 'chat'}};
-  const [store] = await live(full({series: [used, {...used, id: 2, attributes: {...used.attributes, 'gpu.index': 1}}, running], v: [0, 100, 2, 50, 1, 3]}));
+  const busy = (id, index) => ({...used, id, name: 'gpu.process.utilization', unit: '1', attributes: {...used.attributes, 'gpu.index': index, 'gpu.task.type': 'compute'}});
+  const [store] = await live(full({series: [used, {...used, id: 2, attributes: {...used.attributes, 'gpu.index': 1}}, running, busy(3, 0), busy(4, 1)],
+    v: [0, 100, 2, 50, 1, 3, 3, 0.9, 4, 0.7]}));
   const [process] = processes(store);
-  assert.deepEqual([process.pid, process.name, process.gpus, process.memory, process.busy], ['7', '<img src=x>', ['0', '1'], 150, null]);
+  assert.deepEqual([process.pid, process.name, process.gpus, process.memory, process.busy.toFixed(3)], ['7', '<img src=x>', ['0', '1'], 150, '0.800']);
   const owner = ownerOf(process.attributes);
   assert.deepEqual(owner.id, ['pod', 'shop/é', 'chat-0']);
   assert.ok(belongs(running.attributes, owner.id));
