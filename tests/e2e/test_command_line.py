@@ -8,9 +8,11 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 import unittest
 
 from agent import BINARY, ROOT
+from http_stub import HttpStub
 
 sys.path.insert(0, str(ROOT / "tools"))
 import tidy  # noqa: E402
@@ -182,6 +184,25 @@ class CommandLine(unittest.TestCase):
             with self.subTest(word):
                 self.assertIn(text, run("explain", *word.split(), code=0).stdout)
         self.assertEqual(run("events", "explain", "79", code=0).stdout, run("explain", "79", code=0).stdout, "the older name")
+
+    def test_names_of_another_node_do_not_command_the_terminal(self):
+        now = int(time.time() * 1000)
+        gpu = {"gpu.index": 0, "gpu.model": "H\x1b[2J\x07100"}
+        power = {"id": 0, "name": "gpu.power.draw", "unit": "W", "kind": "gauge", "attributes": gpu, "source": "a\x1b]0;b\x07"}
+        pages = {"now": {"schema": "gpulens.now/1", "node": {"host.name": "n\x1b[31m"}, "at": now, "tick": 1, "layout": 1, "series": [power],
+                         "v": [0, 500]},
+                 "history": {"schema": "gpulens.history/1", "from": now - 9000, "to": now, "series": [{**power, "at": [now - 5000], "value": [500]}]},
+                 "events": {"schema": "gpulens.events/1", "events": [{"at": now - 5000, "name": "x\x1b[0m", "severity": "info", "body": "\x9b2J",
+                                                                     "attributes": gpu}]}}
+
+        def answer(request, _):
+            return 200, {"Content-Type": "application/json"}, json.dumps(pages[request.path.split("?")[0].split("/")[-1]]).encode()
+
+        with HttpStub(answer) as stub:
+            for words in (["trace", stub.origin, "--last", "8s", "--format", "csv", "-o", "-"], ["top", stub.origin, "--once"]):
+                text = on_terminal(*words, columns=100, LC_ALL="C.UTF-8")
+                self.assertIn("500", text)
+                self.assertFalse([c for c in text if c != "\n" and not c.isprintable()], repr(text))
 
     def test_older_names_work_and_are_not_shown(self):
         shown = run("help", "all", code=0).stdout

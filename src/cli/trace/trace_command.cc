@@ -81,7 +81,11 @@ class TraceOutput {
     return Ok();
   }
   Status Write(std::string& bytes) {
-    if (!WriteAll(file_ ? file_.get() : STDOUT_FILENO, bytes)) return ErrnoStatus("write " + path_, errno);
+    // Names in it come from other programs.
+    const bool terminal = !file_ && ::isatty(STDOUT_FILENO) == 1;
+    if (terminal) std::erase(bytes, '\r');
+    const bool written = terminal ? WriteOut(bytes) : WriteAll(file_ ? file_.get() : STDOUT_FILENO, bytes);
+    if (!written) return ErrnoStatus("write " + path_, errno);
     size_ += bytes.size();
     bytes.clear();
     return Ok();
