@@ -139,8 +139,10 @@ export default {
       if (!failed) {
         put(verdict, fleet.faults ? h('span', {class: 'bad'}, '✖ ' + count(fleet.faults, 'node') + ' with a fault')
           : fleet.warnings ? h('span', {class: 'look'}, '▲ ' + count(fleet.warnings, 'node') + ' with a warning')
+            : fleet.refused_samples ? h('span', {class: 'look'}, '▲ Not all nodes are shown; those that are, are fine')
             : fleet.nodes ? h('span', {class: 'good'}, '● Fine') : h('span', {class: 'dim'}, 'No node has sent anything yet.'),
         h('span', {class: 'dim'}, fleet.nodes ? [count(fleet.nodes, 'node'), fleet.away ? fleet.away + ' away' : null, fleet.late ? fleet.late + ' late' : null,
+          fleet.forgotten ? format.count(fleet.forgotten) + ' sent no more and are forgotten' : null,
           fleet.simulated ? (fleet.simulated === fleet.nodes ? 'all' : format.count(fleet.simulated)) + ' simulated' : null].filter(Boolean).join(', ')
           : 'Nodes send by OTLP or remote write: docs/fleet.md has their configuration.'));
       }

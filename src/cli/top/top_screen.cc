@@ -968,7 +968,7 @@ std::vector<TopLine> Screen::Nodes(std::span<const TopNode* const> nodes) {
     if (busy.known()) busy.value /= known;
     // A router counts the tokens of the engines behind it again.
     for (const TopEngine& engine : node->engines)
-      if (engine.layer.empty() || engine.layer == "engine") add(tokens, engine.tokens);
+      if (engine.layer != "router" && engine.layer != "gateway") add(tokens, engine.tokens);
     const auto [acts, looks, unknown, any] = FaultsOf(*node);
     TopLevel level = acts > 0              ? TopLevel::kAct
                      : looks > 0           ? TopLevel::kLook
