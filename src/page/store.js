@@ -370,8 +370,8 @@ export class Store {
       const at = value === null ? body.at : (this.read.get(series.source) || body.at) - (series.stale || 0);
       if (value !== null && series.kind === 'counter') {
         if (before !== null && !series.stale && at > series.at) {
-          const increase = value >= before ? value - before : value;
-          series.rate = increase / ((at - series.at) / 1000);
+          // Of a counter that began again, maybe at another one's value, it is not known.
+          series.rate = value >= before ? (value - before) / ((at - series.at) / 1000) : null;
         }
       } else if (value === null) {
         series.rate = null;
