@@ -47,6 +47,9 @@ export class Charts {
     this.palette = null;
     const dark = matchMedia('(prefers-color-scheme: dark)');
     dark.addEventListener('change', () => this.recolour());
+    document.addEventListener('pointerdown', (event) => {
+      for (const {menu} of this.all) if (menu.open && !menu.contains(event.target)) menu.open = false;
+    });
   }
 
   // Makes a chart. Options:

@@ -66,7 +66,7 @@ function makeRow(context, event) {
 }
 
 function choice(label, options, change) {
-  const select = h('select', {on: {change: () => change(select.value)}}, options.map(([value, text]) => h('option', {value}, text)));
+  const select = h('select', {'aria-label': label, on: {change: () => change(select.value)}}, options.map(([value, text]) => h('option', {value}, text)));
   return {element: h('label', {class: 'choose'}, label + ' ', select), select};
 }
 

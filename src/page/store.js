@@ -5,6 +5,7 @@ const kPollMs = 2000;
 const kSilentMs = 5000;           // without a tick for so long (and three intervals) the connection counts as lost
 const kRetryMs = [500, 1000, 2000, 4000, 8000];
 const kAnswerMs = 20000;          // an agent that has not answered for so long is away
+const kClockMs = 30000;           // so far from what is expected, the node's clock was put to another time
 const kAgainMs = 5000;            // after samples could not be had
 const kEventsKept = 500;
 
@@ -210,6 +211,7 @@ export class Store {
       } catch {
         return;
       }
+      if (this.#isOld(body)) return;
       this.#setState('live', '');
       this.#take(body);
     };
@@ -242,7 +244,9 @@ export class Store {
           // After a long sleep the agent may be another one, which counts its layouts anew.
           const known = this.layout >= 0 && this.silence_s() < 30;
           const body = await this.get('now', {known: known ? this.layout : null});
-          if (!(this.state === 'live' && this.#socket)) {
+          if (this.#isOld(body)) {
+            this.#setState('lost', 'the agent reads nothing');
+          } else if (!(this.state === 'live' && this.#socket)) {
             this.#setState('polling', '');
             this.#take(body);
             if (this.#everLive) this.#connect();
@@ -262,8 +266,15 @@ export class Store {
     }
   }
 
+  #longest() { return Math.max(kSilentMs, 3000 * this.interval_s); }
+
+  // Whether an agent answers that has not read anything for too long.
+  #isOld(body) {
+    return body.type === 'full' && body.at === this.at && this.silence_s() * 1000 > this.#longest() + kPollMs;
+  }
+
   #watchSilence() {
-    const longest = Math.max(kSilentMs, 3000 * this.interval_s);
+    const longest = this.#longest();
     if (this.state === 'live' && this.silence_s() * 1000 > longest) {
       const socket = this.#socket;
       this.#socket = null;
@@ -349,9 +360,11 @@ export class Store {
   }
 
   #tick(body, values, stale, full) {
+    const same = body.at === this.at && this.#received > 0;  // polled twice
+    if (this.at && !same && Math.abs(body.at - this.now()) > kClockMs) this.#otherClock();
     this.at = body.at;
     this.tick = body.tick;
-    this.#received = performance.now();
+    if (!same) this.#received = performance.now();
     const advanced = new Set();
     for (const [source, ms] of Object.entries(body.read || {})) {
       if (ms === null) this.read.delete(source);
@@ -369,7 +382,7 @@ export class Store {
       const value = changed ? values.get(series.id) : before;
       const at = value === null ? body.at : (this.read.get(series.source) || body.at) - (series.stale || 0);
       if (value !== null && series.kind === 'counter') {
-        if (before !== null && !series.stale && at > series.at) {
+        if (before !== null && series.at > 0 && !series.stale && at > series.at) {
           // Of a counter that began again, maybe at another one's value, it is not known.
           series.rate = value >= before ? (value - before) / ((at - series.at) / 1000) : null;
         }
@@ -380,6 +393,16 @@ export class Store {
       if (at > series.at || value === null) this.#sample(series, at);
       series.at = Math.max(series.at, at);
     }
+  }
+
+  // The node's clock was put to another time. The agent shows its history as if it had always been right.
+  #otherClock() {
+    for (const series of this.series.values()) {
+      series.at = 0;
+      series.samples = null;
+    }
+    for (const name of this.#watched.keys()) this.#want(name);
+    this.#loadEvents();
   }
 
   // A series: {id, name, unit, kind, attributes, source, period_s} as the agent sends it, and

@@ -224,6 +224,43 @@ test('a counter that was not read has no rate of zero', async () => {
   assert.deepEqual(energy.samples.y.map(Math.round), [700, 650]);
 });
 
+test('an agent that answers and reads nothing any more is no live one', async () => {
+  const before = performance.now;
+  let passed = 0;
+  performance.now = () => before.call(performance) + passed;
+  try {
+    answers.now = () => [200, full()];
+    let store;
+    await during(10_000, () => {
+      store = new Store(new URL('http://n1/api/'));
+      store.start();
+      globalThis.setTimeout(() => { passed = 60_000; }, 5000);
+    });
+    assert.equal(store.state, 'lost');
+    assert.ok(store.silence_s() > 59, 'and what is shown is as old as that');
+    sockets.forEach((one) => { one.readyState = 1; });
+    sockets[sockets.length - 1].send(full());
+    assert.equal(store.state, 'lost');
+    sockets[sockets.length - 1].send({type: 'tick', tick: 8, at: 165_000, read: {nvidia: 164_900}, v: []});
+    assert.equal(store.state, 'live');
+  } finally {
+    performance.now = before;
+  }
+});
+
+test('a clock that was put back does not stop the charts', async () => {
+  answers.history = () => [200, {from: 0, to: 99000, begin: 90000, series: []}];
+  const [store, socket] = await live(full({at: 5_000_000, read: {nvidia: 4_999_900}}));
+  store.watch(['gpu.power.draw', 'gpu.energy.consumption']);
+  await settle();
+  socket.send({type: 'tick', tick: 8, at: 1_001_000, read: {nvidia: 1_000_900}, v: [0, 610, 1, 5700]});
+  await settle();
+  assert.equal(store.one('gpu.energy.consumption').rate, null, 'over an unknown time');
+  socket.send({type: 'tick', tick: 9, at: 1_002_000, read: {nvidia: 1_001_900}, v: [0, 620, 1, 6300]});
+  assert.equal(store.one('gpu.energy.consumption').rate, 600);
+  assert.deepEqual(store.one('gpu.power.draw').samples.t, [1_001_900]);
+});
+
 test('sums count what is known', () => {
   const sum = sumSamples([{t: [1000, 2000, 3000], y: [1, null, 3], stale: [false, false, true]}, {t: [1000, 2000, 3000], y: [10, 20, null]}, null]);
   assert.deepEqual(sum, {t: [1000, 2000, 3000], y: [11, 20, 3], stale: [false, false, true], n: [2, 1, 1]});
