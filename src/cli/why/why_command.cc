@@ -109,8 +109,7 @@ int RunWhy(WhyOptions options) {
 void AddWhy(CLI::App& app, int& code) {
   auto kept = std::make_shared<WhyOptions>();
   WhyOptions& options = *kept;
-  CLI::App* why =
-      app.add_subcommand("why", "Explain what holds GPUs, engines and jobs back, with evidence.");
+  CLI::App* why = app.add_subcommand("why", "Explain what holds GPUs, engines and jobs back, with evidence.");
   why->group("Look");
   why->footer(kWhyFooter);
   why->add_option("ABOUT", options.about,
