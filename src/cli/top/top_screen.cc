@@ -505,18 +505,18 @@ struct Faults {
 };
 
 Faults FaultsOf(const TopNode& node) {
-  auto [act, look, unknown, any] = Faults();
-  any = !node.gpus.empty() || !node.engines.empty();
+  Faults faults;
+  faults.any = !node.gpus.empty() || !node.engines.empty();
   for (const TopGpu& gpu : node.gpus) {
-    act += gpu.level == TopLevel::kAct;
-    look += gpu.level == TopLevel::kLook;
-    unknown += gpu.level == TopLevel::kUnknown;
+    faults.act += gpu.level == TopLevel::kAct;
+    faults.look += gpu.level == TopLevel::kLook;
+    faults.unknown += gpu.level == TopLevel::kUnknown;
   }
   for (const TopEngine& engine : node.engines) {
-    act += engine.level == TopLevel::kAct;
-    look += engine.level == TopLevel::kLook;
+    faults.act += engine.level == TopLevel::kAct;
+    faults.look += engine.level == TopLevel::kLook;
   }
-  return {act, look, unknown, any};
+  return faults;
 }
 
 void Screen::Title(const TopNode& node) {

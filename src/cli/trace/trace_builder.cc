@@ -313,8 +313,9 @@ void TraceBuilder::DrawState(const KeptSeries& series, Series& state, const Samp
 }
 
 void TraceBuilder::DrawSteps(const KeptSeries& series, Series& state, const Sample& sample) {
+  constexpr double kMost = 9e15;  // a whole number still
   if (!state.known || sample.reset || sample.value <= state.before.value) return;
-  if (sample.unix_ms * kMs < from_ns_) return;
+  if (sample.unix_ms * kMs < from_ns_ || state.before.value < 0 || sample.value > kMost) return;
   const auto first = static_cast<int64_t>(state.before.value) + 1, last = static_cast<int64_t>(sample.value);
   const std::string name = first == last ? "step " + std::to_string(last)
                                          : "steps " + std::to_string(first) + "–" + std::to_string(last);
