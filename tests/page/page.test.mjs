@@ -282,6 +282,8 @@ test('says when the agent is away, draws nothing on, and goes on when it is back
   await bar.waitFor({timeout: 20000});
   await until(async () => /no data for \d+ s|does not answer/.test(await bar.innerText()), 'a count');
   const drawn = () => page.evaluate(() => [...document.querySelectorAll('figure.chart canvas')].map((canvas) => canvas.toDataURL()).join());
+  // The panel asks each 10 s; when it is shorter, charts below it come into view and are drawn.
+  await until(async () => (await page.locator('.why').innerText()).includes('Not known'), 'a panel that knows nothing');
   await new Promise((done) => setTimeout(done, 1500));  // what was under way
   const first = await drawn();
   await new Promise((done) => setTimeout(done, 2500));
