@@ -37,10 +37,11 @@ class Command(unittest.TestCase):
     def test_without_an_agent_it_reads_by_itself_and_reports_that(self):
         run = why("--no-wait")
         self.assertIn("this process reads by itself", run.stderr)
-        self.assertIn("history too short", run.stdout)
+        # On a busy machine the host may not have been read yet.
+        self.assertRegex(run.stdout, "history too short|no series", run.stderr)
         self.assertIn("by this process", run.stdout)
         # Nothing could be known: that is not "nothing was found".
-        self.assertEqual(run.returncode, 3, run.stdout)
+        self.assertEqual(run.returncode, 3, run.stdout + run.stderr)
 
     def test_an_agent_that_is_named_and_does_not_answer(self):
         run = why(f"http://127.0.0.1:{free_port()}")
