@@ -116,7 +116,8 @@ class Trace(unittest.TestCase):
         self.assertTrue(processes)
         self.assertTrue(all(arguments["process.pid"] > 0 for _, _, _, arguments in processes))
         power = self.file.with_name("gpu.power.draw")
-        self.assertEqual({track.unit for track in power}, {"W"})
+        # A slow machine leaves gaps, which have tracks of their own next to the counters.
+        self.assertEqual({track.unit for track in power if track.values}, {"W"})
         # The demo has one of its own, on GPU 5, once in its day.
         xids = [mark for track in self.file.tracks.values() for mark in track.marks if mark[1] == "gpu.xid" and mark[2]["gpu.index"] == 3]
         self.assertEqual(len(xids), 1)
