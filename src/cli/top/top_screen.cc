@@ -228,7 +228,7 @@ void Screen::Rule(std::string_view title, std::string_view more) {
   std::string text = std::string(s_.rule) + std::string(s_.rule) + " " + std::string(title);
   if (!more.empty()) text += "   " + std::string(more);
   text = Text(text, columns_ - 1) + " ";
-  size_t used = DisplayWidth(text);
+  size_t used = TerminalWidth(text);
   for (; used < columns_; ++used) text += s_.rule;
   lines_.push_back({{TopStyle::kDim, std::move(text)}});
 }
@@ -249,9 +249,9 @@ void Screen::AddTable(Table table, size_t most, bool selectable) {
   std::vector<Column>& columns = table.columns;
   for (size_t i = 0; i < columns.size(); ++i) {
     if (columns[i].grows) continue;
-    columns[i].width = std::max(columns[i].width, DisplayWidth(columns[i].head));
+    columns[i].width = std::max(columns[i].width, TerminalWidth(columns[i].head));
     for (const Row& row : table.rows)
-      columns[i].width = std::max(columns[i].width, DisplayWidth(row[i].text));
+      columns[i].width = std::max(columns[i].width, TerminalWidth(row[i].text));
   }
   // The mark and the blank of a selected row come first.
   const size_t kFront = 2;
@@ -281,7 +281,7 @@ void Screen::AddTable(Table table, size_t most, bool selectable) {
   }
   auto put = [&](TopLine& line, const Column& column, const Cell& cell, bool last) {
     std::string text = Text(cell.text, column.width);
-    const size_t pad = column.width - DisplayWidth(text);
+    const size_t pad = column.width - TerminalWidth(text);
     std::string blank(1, ' ');
     if (!column.left) blank.append(pad, ' ');
     line.push_back({TopStyle::kPlain, std::move(blank)});
@@ -335,7 +335,7 @@ Screen::Table Screen::Gpus(const TopNode& node) const {
   for (size_t i : RowsOf(node, TopSection::kGpus)) {
     const TopGpu& gpu = node.gpus[i];
     Cell busy = Percent(gpu.busy);
-    busy.text = std::string(4 - std::min<size_t>(4, DisplayWidth(busy.text)), ' ') + busy.text;
+    busy.text = std::string(4 - std::min<size_t>(4, TerminalWidth(busy.text)), ' ') + busy.text;
     if (columns_ >= 72) busy.text += " " + Trend(gpu.busy_trend, 1, trend);
     std::string pcie(s_.none);
     if (gpu.pcie_gen.known() && gpu.pcie_width.known())
@@ -525,7 +525,7 @@ void Screen::Title(const TopNode& node) {
   if (typed_.paused_ms >= 0) right = "PAUSED " + Span(typed_.paused_ms);
   else if (node.at_ms > 0) right = Printed("%g s  ", node.interval_s) + Clock(node.at_ms);
   TopLine line{{TopStyle::kStrong, "gpulens top"}};
-  size_t room = columns_ - std::min(columns_, 11 + 2 + DisplayWidth(right));
+  size_t room = columns_ - std::min(columns_, 11 + 2 + TerminalWidth(right));
   // The parts from the left, as many as fit; what is made up is always reported.
   std::vector<TopRun> parts;
   parts.push_back({TopStyle::kPlain, Text(node.name, 40)});
@@ -546,19 +546,19 @@ void Screen::Title(const TopNode& node) {
   for (TopRun& part : parts) {
     part.text = Text(part.text, columns_);
     const bool must = part.text == "SIMULATED";
-    if (DisplayWidth(part.text) + 2 > room && !must) {
+    if (TerminalWidth(part.text) + 2 > room && !must) {
       if (&part != &parts.front()) continue;
       const size_t kept = node.simulated ? 11 : 0;
       part.text = Text(part.text, room > kept + 4 ? room - kept - 2 : 4);
     }
-    room -= std::min(room, DisplayWidth(part.text) + 2);
+    room -= std::min(room, TerminalWidth(part.text) + 2);
     line.push_back({TopStyle::kPlain, "  "});
     line.push_back(std::move(part));
   }
   size_t used = 0;
-  for (const TopRun& run : line) used += DisplayWidth(run.text);
-  if (used + 1 + DisplayWidth(right) <= columns_) {
-    line.push_back({TopStyle::kPlain, std::string(columns_ - used - DisplayWidth(right), ' ')});
+  for (const TopRun& run : line) used += TerminalWidth(run.text);
+  if (used + 1 + TerminalWidth(right) <= columns_) {
+    line.push_back({TopStyle::kPlain, std::string(columns_ - used - TerminalWidth(right), ' ')});
     line.push_back({typed_.paused_ms >= 0 ? TopStyle::kLook : TopStyle::kDim, right});
   }
   lines_.push_back(std::move(line));
@@ -598,7 +598,7 @@ void Screen::Host(const TopNode& node) {
                     Percent(host.pressure_memory).text + " % io " + Percent(host.pressure_io).text + " %");
   std::string text;
   for (const std::string& part : parts) {
-    if (DisplayWidth(text) + (text.empty() ? 0 : 3) + DisplayWidth(part) > columns_) break;
+    if (TerminalWidth(text) + (text.empty() ? 0 : 3) + TerminalWidth(part) > columns_) break;
     text += (text.empty() ? "" : "   ") + part;
   }
   if (text.empty()) text = node.at_ms == 0 ? "waiting for the first values" : "nothing is known of the host";
@@ -616,7 +616,7 @@ void Screen::Chart(const TopChart& chart, size_t from, size_t width, size_t heig
   auto add = [&](size_t line, TopStyle style, std::string text) {
     if (to.size() <= line) to.resize(line + 1);
     size_t used = 0;
-    for (const TopRun& run : to[line]) used += DisplayWidth(run.text);
+    for (const TopRun& run : to[line]) used += TerminalWidth(run.text);
     if (used < from) to[line].push_back({TopStyle::kPlain, std::string(from - used, ' ')});
     to[line].push_back({style, std::move(text)});
   };
@@ -880,7 +880,7 @@ std::vector<TopLine> Screen::Finished() {
         {"y", "copy"},
         {"w", "write JSON"}};
     for (const auto& [key, what] : keys) {
-      const size_t width = DisplayWidth(key) + 1 + what.size() + (used == 0 ? 0 : 2);
+      const size_t width = TerminalWidth(key) + 1 + what.size() + (used == 0 ? 0 : 2);
       if (used + width > columns_) break;
       line.push_back({TopStyle::kTyped, (used == 0 ? "" : "  ") + key});
       line.push_back({TopStyle::kDim, " " + std::string(what)});
@@ -922,11 +922,11 @@ std::vector<TopLine> Screen::Nodes(std::span<const TopNode* const> nodes) {
   if (away > 0) left += "  " + std::string(s_.act) + " " + std::to_string(away) + " away";
   if (act > 0) left += "  " + std::string(s_.act) + " " + Plural(act, "fault", "faults");
   if (look > 0) left += "  " + std::string(s_.look) + " " + Plural(look, "warning", "warnings");
-  left = Text(left, columns_ - 14 - DisplayWidth(right));
+  left = Text(left, columns_ - 14 - TerminalWidth(right));
   lines_.push_back(
       {{TopStyle::kStrong, "gpulens top"},
        {TopStyle::kPlain,
-        "  " + left + std::string(columns_ - 13 - DisplayWidth(left) - DisplayWidth(right), ' ')},
+        "  " + left + std::string(columns_ - 13 - TerminalWidth(left) - TerminalWidth(right), ' ')},
        {TopStyle::kDim, right}});
   if (typed_.help) {
     Help();
@@ -1019,7 +1019,7 @@ bool Contains(std::string_view text, std::string_view part) {
 
 }  // namespace
 
-size_t DisplayWidth(std::string_view text) noexcept {
+size_t TerminalWidth(std::string_view text) noexcept {
   size_t width = 0;
   while (!text.empty()) width += PointWidth(TakePoint(text));
   return width;
@@ -1039,7 +1039,7 @@ std::string TerminalText(std::string_view text, size_t columns, bool ascii) {
     }
     clean = std::move(plain);
   }
-  if (DisplayWidth(clean) <= columns) return clean;
+  if (TerminalWidth(clean) <= columns) return clean;
   if (columns == 0) return {};
   std::string out;
   size_t width = 0;

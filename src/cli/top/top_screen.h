@@ -13,7 +13,7 @@ namespace gpulens {
 
 // Returns the columns of a terminal that a text of valid UTF-8 takes: wide characters two, combining ones
 // none.
-size_t DisplayWidth(std::string_view text) noexcept;
+size_t TerminalWidth(std::string_view text) noexcept;
 // Makes text from outside fit for a terminal: control characters escaped, at most `columns` wide. Cut text
 // ends with "…", or
 // "~" where `ascii` is wanted; then other characters than ASCII are "?".

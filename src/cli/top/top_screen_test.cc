@@ -129,7 +129,7 @@ TEST(TopScreen, NothingWraps) {
           for (const TopLine& line : lines) {
             std::string text;
             for (const TopRun& run : line) text += run.text;
-            EXPECT_LE(DisplayWidth(text), columns) << text;
+            EXPECT_LE(TerminalWidth(text), columns) << text;
             for (char c : text) {
               EXPECT_FALSE(static_cast<unsigned char>(c) < 0x20 || c == 0x7f) << "a control character";
               EXPECT_TRUE(!ascii || static_cast<unsigned char>(c) < 0x80) << text;
@@ -206,9 +206,9 @@ TEST(TopScreen, TheSelectedRowIsAmongThoseShown) {
 }
 
 TEST(TopScreen, WidthsOfCharacters) {
-  EXPECT_EQ(DisplayWidth("abc"), 3u);
-  EXPECT_EQ(DisplayWidth("漢字"), 4u);
-  EXPECT_EQ(DisplayWidth("e\u0301"), 1u);
+  EXPECT_EQ(TerminalWidth("abc"), 3u);
+  EXPECT_EQ(TerminalWidth("漢字"), 4u);
+  EXPECT_EQ(TerminalWidth("e\u0301"), 1u);
   EXPECT_EQ(TerminalText("漢字漢字", 5, false), "漢字…");
   EXPECT_EQ(TerminalText("漢字", 9, true), "????");
   EXPECT_EQ(TerminalText("\x1b[31mred", 40, false), "\\x1b[31mred");
