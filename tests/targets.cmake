@@ -17,7 +17,7 @@ set_tests_properties(e2e_contract PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT 
 # Tests that the sanitizers' builds run, too: those of processes, sockets, signals and bytes from outside. The others compare with
 # foreign programs, check the text of commands, or repeat the same paths with other tables: the release build finds their errors.
 foreach(name agent amd bad_pages events fault_matrix gpu gpu_parts hostile_names websocket discovery otlp otlp_grpc otlp_in remote_write
-             remote_write_in webhook sink_faults kubernetes slurm experiments_export telemetry bench_serve)
+             remote_write_in webhook sink_faults kubernetes slurm experiments_export telemetry bench_serve live top trace mcp)
   set_property(TEST e2e_${name} APPEND PROPERTY LABELS sanitize)
 endforeach()
 # Some 30 faults, each with several queries: three machines at the same time.
@@ -152,7 +152,7 @@ add_test(NAME peers_telemetry_clickhouse COMMAND ${e2e_python} -m unittest -v te
 set_tests_properties(peers_telemetry_clickhouse PROPERTIES LABELS peers TIMEOUT 300
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;INFERENCE_PROGRAM=$<TARGET_FILE:inference_program>")
 add_test(NAME e2e_why COMMAND ${e2e_python} -m unittest -v test_why.Command WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
-set_tests_properties(e2e_why PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+set_tests_properties(e2e_why PROPERTIES LABELS "e2e;sanitize" TIMEOUT 300 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 # Waits for a minute of history, and until causes are over.
 add_test(NAME peers_why COMMAND ${e2e_python} -m unittest -v test_why.Demo WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
 set_tests_properties(peers_why PROPERTIES LABELS peers TIMEOUT 300 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)

@@ -5,10 +5,11 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <clocale>
+#include <cstddef>
 #include <cstdlib>
-#include <cstring>
 #include <utility>
 
 #include "base/text.h"
@@ -61,7 +62,7 @@ void KeepRestore() {
   for (const char* name : {"sgr0", "cnorm", "rmkx", "rmcup"}) {
     const std::string_view text = Capability(name);
     if (restore.size + text.size() > restore.bytes.size()) break;
-    std::memcpy(restore.bytes.data() + restore.size, text.data(), text.size());
+    std::ranges::copy(text, restore.bytes.begin() + static_cast<std::ptrdiff_t>(restore.size));
     restore.size += text.size();
   }
 }
