@@ -1,0 +1,21 @@
+// What the running agent needs of the machine, by its configuration: src/plugins/rights.h of each plugin, and
+// its own files.
+#pragma once
+
+#include <string>
+
+#include "config/loader.h"
+#include "plugins/plugin.h"
+#include "plugins/rights.h"
+
+namespace gpulens {
+
+// Rights of the agent with this configuration: those of each plugin that is on, of the listeners, of the
+// control socket and of the state folder. `env` needs root, state_dir and demo only. Opens nothing.
+Rights RightsOf(const Config& config, const Env& env);
+
+// What `later` needs and `granted` lacks, as a sentence for the administrator: "needs to write /data, which
+// it may not since it started: restart the agent". Empty: nothing.
+std::string MissingRights(const Rights& granted, const Rights& later);
+
+}  // namespace gpulens
