@@ -95,6 +95,13 @@ constexpr OptionSpec kControl[] = {TextOption(
     "Unix socket for commands to the running agent (gpulens gpu release); default: "
     "/run/gpulens/gpulens.sock for root, else gpulens/gpulens.sock in XDG_RUNTIME_DIR; none for none")};
 
+constexpr std::string_view kSandboxModes[] = {"enforce", "log", "off"};
+constexpr OptionSpec kSandbox[] = {TextOption(
+    "mode", "enforce",
+    "The agent's processes may do what they need, and nothing else: SECURITY.md. With log they may do "
+    "everything, and the kernel logs what was not needed; off: everything. In force after a restart",
+    kSandboxModes)};
+
 constexpr OptionSpec kRoot[] = {
     TimeOption("interval", "1s", "Time between two snapshots", 0.01, 86400),
     GroupOption("http", "The HTTP server", kHttp),
@@ -113,6 +120,7 @@ constexpr OptionSpec kRoot[] = {
     GroupOption("check", "Options of gpulens check", kCheck),
     GroupOption("experiments", "Recorded runs of programs: docs/experiments.md", kExperiments),
     GroupOption("control", "Commands to the running agent", kControl),
+    GroupOption("sandbox", "What confines the agent's processes", kSandbox),
     GroupOption("log", "Logging of the agent", kLog),
 };
 
