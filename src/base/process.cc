@@ -19,12 +19,15 @@
 
 #include "base/files.h"
 #include "base/parse.h"
+#include "base/result.h"
 #include "base/text.h"
 
 extern char** environ;
 
 namespace gpulens {
 namespace {
+
+ProgramStarter* program_starter = nullptr;  // set before there are threads
 
 std::vector<char*> Pointers(std::vector<std::string>& texts) {
   std::vector<char*> out;
@@ -110,8 +113,8 @@ void Kill(ChildProcess& child, const Clock& clock) {
   child.Signal(SIGKILL);
   Instant end = clock.Now() + kDeathTimeout;
   while (!child.TryWait() && child.running() && (end - clock.Now()).count() > 0) {
-    struct pollfd fd = {child.pidfd(), POLLIN, 0};
-    ::poll(&fd, child.pidfd() >= 0 ? 1 : 0, 10);
+    struct pollfd fd = {child.end_fd(), POLLIN, 0};
+    ::poll(&fd, child.end_fd() >= 0 ? 1 : 0, 10);
   }
 }
 
@@ -142,7 +145,7 @@ Status Follow(const RunOptions& options, const Clock& clock, ProgramRun& run) {
     if (left.count() <= 0) return {Code::kTimeout, "did not finish in time and was killed"};
     struct pollfd fds[] = {{run.out.get(), POLLIN, 0},
                            {run.err.get(), POLLIN, 0},
-                           {ended ? -1 : run.child.pidfd(), POLLIN, 0},
+                           {ended ? -1 : run.child.end_fd(), POLLIN, 0},
                            {options.stop_fd, POLLIN, 0}};
     ::poll(fds, std::size(fds), PollTime(left));
     if (options.stop_fd >= 0 && (fds[3].revents & POLLIN)) return {Code::kUnavailable, "was cancelled"};
@@ -159,7 +162,17 @@ Result<SocketPair> MakeSocketPair() {
   return SocketPair{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
+void StartProgramsBy(ProgramStarter* starter) noexcept { program_starter = starter; }
+
 Result<ChildProcess> ChildProcess::Start(const Options& options) {
+  if (program_starter) {
+    ASSIGN_OR_RETURN(ProgramStarter::Started started, program_starter->Start(options));
+    ChildProcess child;
+    child.pid_ = started.pid;
+    child.end_ = std::move(started.end);
+    child.by_ = program_starter;
+    return child;
+  }
   std::vector<std::string> arguments = options.arguments;
   arguments.insert(arguments.begin(), options.program);
   // The given ones first, since getenv takes the first of equal names.
@@ -177,18 +190,19 @@ Result<ChildProcess> ChildProcess::Start(const Options& options) {
   }
   ChildProcess child;
   child.pid_ = pid;
-  child.pidfd_.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  child.end_.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   return child;
 }
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)), pidfd_(std::move(other.pidfd_)) {}
+    : pid_(std::exchange(other.pid_, -1)), end_(std::move(other.end_)), by_(other.by_) {}
 
 ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
   if (this != &other) {
     ChildProcess old(std::move(*this));
     pid_ = std::exchange(other.pid_, -1);
-    pidfd_ = std::move(other.pidfd_);
+    end_ = std::move(other.end_);
+    by_ = other.by_;
   }
   return *this;
 }
@@ -201,13 +215,22 @@ ChildProcess::~ChildProcess() {
 }
 
 void ChildProcess::Signal(int signal) noexcept {
-  if (running()) ::kill(pid_, signal);
+  if (!running()) return;
+  if (by_) by_->Signal(pid_, signal);
+  else ::kill(pid_, signal);
 }
 
 std::optional<int> ChildProcess::TryWait() noexcept {
   if (!running()) return std::nullopt;
   int status = 0;
-  if (::waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
+  if (by_) {
+    const ssize_t size = ::read(end_.get(), &status, sizeof status);
+    if (size < 0) return std::nullopt;
+    // The launcher has ended, and what it started with it.
+    if (size != sizeof status) status = SIGKILL;
+  } else if (::waitpid(pid_, &status, WNOHANG) != pid_) {
+    return std::nullopt;
+  }
   pid_ = -1;
   return status;
 }

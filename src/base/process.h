@@ -22,6 +22,8 @@ struct SocketPair {
 };
 Result<SocketPair> MakeSocketPair();
 
+class ProgramStarter;
+
 // A child process. Move-only; the destructor kills (SIGKILL) and reaps it, without waiting for one stuck in
 // the kernel. Used by one thread.
 class ChildProcess {
@@ -32,7 +34,9 @@ class ChildProcess {
     std::vector<std::string> environment;       // added to ours, "KEY=value"
     std::vector<std::pair<int, int>> pass_fds;  // {descriptor here, its number in the child}
   };
-  // The child gets SIGKILL when the thread that started it ends (PR_SET_PDEATHSIG).
+  // The child gets SIGKILL when the thread that started it ends (PR_SET_PDEATHSIG); started by the launcher
+  // (base/sandbox/launcher.h), when this process ends. The launcher refuses what is not in its list, with
+  // kPermissionDenied, and passes only listed variables on.
   static Result<ChildProcess> Start(const Options& options);
 
   ChildProcess() noexcept = default;
@@ -41,8 +45,8 @@ class ChildProcess {
   ~ChildProcess();
 
   pid_t pid() const noexcept { return pid_; }
-  // A pidfd that becomes readable when the child ends.
-  int pidfd() const noexcept { return pidfd_.get(); }
+  // Becomes readable when the child has ended.
+  int end_fd() const noexcept { return end_.get(); }
   bool running() const noexcept { return pid_ > 0; }
   void Signal(int signal) noexcept;
   // Reaps the child if it has ended and returns its wait status. Never waits.
@@ -50,8 +54,25 @@ class ChildProcess {
 
  private:
   pid_t pid_ = -1;
-  UniqueFd pidfd_;
+  UniqueFd end_;  // a pidfd; with `by_` a pipe that brings the wait status
+  ProgramStarter* by_ = nullptr;
 };
+
+// Starts programs for this process. Thread-safe.
+class ProgramStarter {
+ public:
+  struct Started {
+    pid_t pid = -1;
+    UniqueFd end;  // brings the wait status as an int, then ends; not blocking
+  };
+  virtual Result<Started> Start(const ChildProcess::Options& options) = 0;
+  virtual void Signal(pid_t pid, int signal) noexcept = 0;
+
+ protected:
+  ~ProgramStarter() = default;
+};
+// Used by ChildProcess::Start from then on; null: none. Call it before there are threads.
+void StartProgramsBy(ProgramStarter* starter) noexcept;
 
 // "exited with 3" or "killed by signal 9 (Killed)".
 std::string DescribeWaitStatus(int status);

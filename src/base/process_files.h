@@ -20,6 +20,9 @@ Status ReadProcessFile(const std::string& path, std::string& into, size_t most);
 // descriptors are looked at. Thread-safe.
 Result<std::vector<uint64_t>> SocketsOfProcess(const std::string& folder, size_t most);
 
+// The same without the launcher's help.
+Result<std::vector<uint64_t>> ListProcessSockets(const std::string& folder, size_t most);
+
 // Returns what the link PROC/PID/ns/net points to: "net:[4026531840]". Thread-safe.
 Result<std::string> ReadProcessLink(const std::string& path);
 

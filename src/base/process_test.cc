@@ -31,7 +31,7 @@ ChildProcess Shell(std::string script, ChildProcess::Options options = {}) {
 }
 // The wait status of a child that is about to end.
 int Wait(ChildProcess& child) {
-  pollfd ended{child.pidfd(), POLLIN, 0};
+  pollfd ended{child.end_fd(), POLLIN, 0};
   EXPECT_EQ(::poll(&ended, 1, kDeadlineMs), 1);
   return child.TryWait().value_or(-1);
 }
@@ -41,7 +41,7 @@ TEST(ChildProcess, RunsToItsEnd) {
   ChildProcess child = Start({.program = "/bin/true", .arguments = {}, .environment = {}, .pass_fds = {}});
   EXPECT_TRUE(child.running());
   EXPECT_GT(child.pid(), 0);
-  EXPECT_GE(child.pidfd(), 0);
+  EXPECT_GE(child.end_fd(), 0);
   EXPECT_EQ(DescribeWaitStatus(Wait(child)), "exited with 0");
   EXPECT_FALSE(child.running());
   EXPECT_EQ(child.TryWait(), std::nullopt) << "returned once";

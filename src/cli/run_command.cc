@@ -83,7 +83,7 @@ class Pump {
       pollfd waiting[] = {{streams_[0].get(), POLLIN, 0},
                           {streams_[1].get(), POLLIN, 0},
                           {signals_.get(), POLLIN, 0},
-                          {status ? -1 : child_.pidfd(), POLLIN, 0}};
+                          {status ? -1 : child_.end_fd(), POLLIN, 0}};
       int ready = ::poll(waiting, 4, status ? kLingerMs : -1);
       if (ready == 0) break;
       if (ready < 0) continue;

@@ -198,7 +198,7 @@ void EnergySocket::Watch() {
     const bool pauses = reader_.running() || Released() || Now() - started_ns < pause_ns;
     std::array<pollfd, 3> polled{{{stop_.get(), POLLIN, 0},
                                   {pauses ? -1 : listening_.get(), POLLIN, 0},
-                                  {reader_.running() ? reader_.pidfd() : -1, POLLIN, 0}}};
+                                  {reader_.running() ? reader_.end_fd() : -1, POLLIN, 0}}};
     if (::poll(polled.data(), polled.size(), kPollMs) < 0 && errno != EINTR) return;
     if (polled[0].revents != 0) return;
     if (reader_.running() && Released()) reader_.Signal(SIGKILL);

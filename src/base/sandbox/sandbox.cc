@@ -1,0 +1,460 @@
+#include "base/sandbox/sandbox.h"
+
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "base/fd.h"
+#include "base/files.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define GPULENS_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define GPULENS_SANITIZED 1
+#endif
+
+namespace gpulens {
+namespace {
+
+#if defined(GPULENS_SANITIZED)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+std::string ErrorText(int error) { return std::strerror(error); }
+
+// ---- Capabilities.
+
+struct CapabilitySet {
+  std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> words{};
+
+  bool Has(int capability) const noexcept {
+    return words[static_cast<size_t>(capability) / 32].permitted >> (capability % 32) & 1;
+  }
+};
+
+bool ReadCapabilities(CapabilitySet& out) noexcept {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  return ::syscall(SYS_capget, &header, out.words.data()) == 0;
+}
+
+// "CAP_SYSLOG"; of one that has no name here, its number.
+std::string NameOfCapability(int capability) {
+  switch (capability) {
+    case CAP_DAC_READ_SEARCH: return "CAP_DAC_READ_SEARCH";
+    case CAP_NET_BIND_SERVICE: return "CAP_NET_BIND_SERVICE";
+    case CAP_SYS_ADMIN: return "CAP_SYS_ADMIN";
+    case CAP_SYS_PTRACE: return "CAP_SYS_PTRACE";
+    case CAP_SYSLOG: return "CAP_SYSLOG";
+    default: return std::to_string(capability);
+  }
+}
+
+SandboxLayer DropCapabilities(const std::vector<int>& kept) {
+  SandboxLayer layer{.name = "capabilities"};
+  CapabilitySet has;
+  if (!ReadCapabilities(has)) {
+    layer.detail = "the kernel does not tell them: " + ErrorText(errno);
+    return layer;
+  }
+  CapabilitySet left;
+  for (int capability : kept) {
+    if (!has.Has(capability)) continue;
+    auto& word = left.words[static_cast<size_t>(capability) / 32];
+    word.permitted |= uint32_t{1} << (capability % 32);
+    word.effective = word.permitted;
+    layer.detail += (layer.detail.empty() ? "left: " : ", ") + NameOfCapability(capability);
+  }
+  if (layer.detail.empty()) layer.detail = "none left";
+  ::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+  // Without CAP_SETPCAP the bounding set stays: with no_new_privs no program gains from it.
+  for (int capability = 0; capability <= CAP_LAST_CAP + 64; ++capability) {
+    if (std::ranges::find(kept, capability) != kept.end()) continue;
+    if (::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0) break;
+  }
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  layer.on = ::syscall(SYS_capset, &header, left.words.data()) == 0;
+  if (!layer.on) layer.detail = "capset: " + ErrorText(errno);
+  return layer;
+}
+
+// ---- Files. Constants of the kernel's interface, which older headers lack.
+
+constexpr uint64_t kExecute = 1 << 0, kWriteFile = 1 << 1, kReadFile = 1 << 2, kReadDir = 1 << 3,
+                   kRemoveDir = 1 << 4, kRemoveFile = 1 << 5, kMakeChar = 1 << 6, kMakeDir = 1 << 7,
+                   kMakeFile = 1 << 8, kMakeSocket = 1 << 9, kMakeFifo = 1 << 10, kMakeBlock = 1 << 11,
+                   kMakeLink = 1 << 12, kRefer = 1 << 13, kTruncate = 1 << 14, kDeviceIoctl = 1 << 15;
+constexpr uint64_t kRead = kReadFile | kReadDir;
+constexpr uint64_t kWrite = kRead | kWriteFile | kRemoveDir | kRemoveFile | kMakeDir | kMakeFile |
+                            kMakeSocket | kMakeFifo | kMakeLink | kRefer | kTruncate;
+constexpr uint64_t kDevice = kRead | kWriteFile | kDeviceIoctl;
+// Those that a rule about a file may have.
+constexpr uint64_t kOfFiles = kExecute | kWriteFile | kReadFile | kTruncate | kDeviceIoctl;
+constexpr unsigned kGetVersion = 1;
+constexpr int kPathBeneath = 1;
+
+#ifndef SYS_landlock_create_ruleset
+#define SYS_landlock_create_ruleset 444
+#define SYS_landlock_add_rule 445
+#define SYS_landlock_restrict_self 446
+#endif
+
+// The rights that a version of Landlock knows.
+uint64_t RightsOfVersion(int64_t version) noexcept {
+  uint64_t all = kExecute | kWriteFile | kReadFile | kReadDir | kRemoveDir | kRemoveFile | kMakeChar | kMakeDir |
+                 kMakeFile | kMakeSocket | kMakeFifo | kMakeBlock | kMakeLink;
+  if (version >= 2) all |= kRefer;
+  if (version >= 3) all |= kTruncate;
+  if (version >= 5) all |= kDeviceIoctl;
+  return all;
+}
+
+class Ruleset {
+ public:
+  // False: there is no Landlock here; `layer` has the reason.
+  bool Make(SandboxLayer& layer) {
+    version_ = ::syscall(SYS_landlock_create_ruleset, nullptr, 0, kGetVersion);
+    if (version_ < 1) {
+      const bool disabled = errno == EOPNOTSUPP;
+      layer.detail = disabled ? "Landlock is disabled in this kernel (boot option lsm=)"
+                              : "this kernel or container has no Landlock: " + ErrorText(errno);
+      return false;
+    }
+    handled_ = RightsOfVersion(version_);
+    const uint64_t attributes = handled_;  // struct landlock_ruleset_attr of version 1
+    ruleset_.reset(static_cast<int>(
+        ::syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0)));
+    if (!ruleset_) layer.detail = "landlock_create_ruleset: " + ErrorText(errno);
+    return bool(ruleset_);
+  }
+
+  // Skips what does not exist, and what may not be looked up.
+  void Add(const std::vector<std::string>& paths, uint64_t rights) {
+    for (const std::string& path : paths) {
+      UniqueFd at(::open(path.c_str(), O_PATH | O_CLOEXEC));
+      struct stat facts{};
+      if (!at || ::fstat(at.get(), &facts) != 0) continue;
+      uint64_t allowed = rights & handled_;
+      if (!S_ISDIR(facts.st_mode)) allowed &= kOfFiles;
+#pragma pack(push, 1)
+      const struct {
+        uint64_t allowed;
+        int32_t parent;
+      } rule{allowed, at.get()};
+#pragma pack(pop)
+      ::syscall(SYS_landlock_add_rule, ruleset_.get(), kPathBeneath, &rule, 0);
+    }
+  }
+
+  void Enter(SandboxLayer& layer) {
+    layer.on = ::syscall(SYS_landlock_restrict_self, ruleset_.get(), 0) == 0;
+    layer.detail = layer.on ? "Landlock version " + std::to_string(version_)
+                            : "landlock_restrict_self: " + ErrorText(errno);
+    if (layer.on && version_ < 5) layer.detail += ", which does not limit ioctl of devices";
+  }
+
+ private:
+  int64_t version_ = 0;
+  uint64_t handled_ = 0;
+  UniqueFd ruleset_;
+};
+
+SandboxLayer LimitFiles(const FileRights& files, bool programs) {
+  SandboxLayer layer{.name = "files"};
+  Ruleset rules;
+  if (!rules.Make(layer)) return layer;
+  rules.Add(files.read, kRead | (programs ? kExecute : 0));
+  rules.Add(files.write, kWrite);
+  rules.Add(files.devices, kDevice);
+  rules.Enter(layer);
+  return layer;
+}
+
+// ---- System calls.
+
+// What a filter refuses or allows by arguments. Everything else is a name in one of the lists.
+constexpr const char* kAgentCalls[] = {
+    // Files.
+    "read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "preadv2", "pwritev2", "close",
+    "close_range", "open", "openat", "openat2", "stat", "lstat", "fstat", "newfstatat", "statx", "statfs",
+    "fstatfs", "access", "faccessat", "faccessat2", "lseek", "getdents", "getdents64", "readlink", "readlinkat",
+    "getcwd", "fcntl", "flock", "dup", "dup2", "dup3", "pipe", "pipe2", "truncate", "ftruncate", "fallocate",
+    "fsync", "fdatasync", "sync_file_range", "fadvise64", "readahead", "copy_file_range", "sendfile", "rename",
+    "renameat", "renameat2", "unlink", "unlinkat", "mkdir", "mkdirat", "rmdir", "link", "linkat", "symlink",
+    "symlinkat", "chmod", "fchmod", "fchmodat", "chown", "fchown", "fchownat", "lchown", "utimensat", "umask",
+    "memfd_create", "inotify_init1", "inotify_add_watch", "inotify_rm_watch",
+    // Memory.
+    "munmap", "mremap", "madvise", "brk", "mlock", "mlock2", "munlock", "msync", "mincore", "membarrier",
+    // Threads and this process.
+    "futex", "futex_wait", "futex_wake", "futex_waitv", "set_robust_list", "get_robust_list", "set_tid_address",
+    "rseq", "exit", "exit_group", "gettid", "getpid", "getppid", "getuid", "geteuid", "getgid", "getegid",
+    "getresuid", "getresgid", "getgroups", "getpgrp", "getpgid", "getsid", "capget", "sched_yield",
+    "sched_getaffinity", "sched_getparam", "sched_getscheduler", "sched_get_priority_min",
+    "sched_get_priority_max", "getpriority", "setpriority", "getrusage", "getrlimit", "times", "wait4", "waitid",
+    "uname", "sysinfo", "getcpu", "getrandom",
+    // Time.
+    "clock_gettime", "clock_getres", "clock_nanosleep", "nanosleep", "gettimeofday", "time", "timerfd_create",
+    "timerfd_settime", "timerfd_gettime", "restart_syscall",
+    // Waiting and signals.
+    "epoll_create", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll",
+    "select", "pselect6", "eventfd", "eventfd2", "signalfd", "signalfd4", "rt_sigaction", "rt_sigprocmask",
+    "rt_sigreturn", "rt_sigtimedwait", "rt_sigpending", "rt_sigsuspend", "sigaltstack", "pause",
+    // Network; the families are limited below.
+    "socketpair", "bind", "listen", "accept", "accept4", "connect", "getsockname", "getpeername", "setsockopt",
+    "getsockopt", "sendto", "recvfrom", "sendmsg", "recvmsg", "sendmmsg", "recvmmsg", "shutdown"};
+
+constexpr const char* kParserCalls[] = {
+    "read", "write", "readv", "writev", "pread64", "close", "fstat", "lseek", "recvfrom", "recvmsg", "sendto",
+    "sendmsg", "poll", "ppoll", "munmap", "mremap", "madvise", "brk", "futex", "exit", "exit_group", "getpid",
+    "gettid", "getrandom", "sched_yield", "clock_gettime", "gettimeofday", "clock_nanosleep", "nanosleep",
+    "restart_syscall", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "rseq", "set_robust_list"};
+
+// Refused in every process that has a list of what is refused.
+constexpr const char* kNobodyCalls[] = {
+    // Other processes.
+    "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "pidfd_getfd",
+    "kcmp", "migrate_pages", "move_pages",
+    // Mounts, namespaces and roots.
+    "mount", "umount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "open_tree_attr", "fsopen",
+    "fsconfig", "fsmount", "fspick", "mount_setattr", "setns", "unshare", "open_by_handle_at",
+    // The kernel and the machine.
+    "bpf", "perf_event_open", "init_module", "finit_module", "delete_module", "create_module", "kexec_load",
+    "kexec_file_load", "reboot", "swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "syslog", "settimeofday",
+    "clock_settime", "clock_settime64", "clock_adjtime", "adjtimex", "stime", "sethostname", "setdomainname",
+    "iopl", "ioperm", "modify_ldt", "nfsservctl", "lookup_dcookie", "vhangup", "uselib", "fanotify_init",
+    // Parts of the kernel that have been broken into most.
+    "io_uring_setup", "io_uring_enter", "io_uring_register", "userfaultfd", "keyctl", "add_key", "request_key",
+    "vmsplice"};
+
+// Refused in a process that starts nothing.
+constexpr const char* kProgramCalls[] = {"execve", "execveat", "fork", "vfork"};
+
+class Filter {
+ public:
+  Filter(SandboxMode mode, uint32_t otherwise)
+      : refuse_(mode == SandboxMode::kLog ? SCMP_ACT_LOG : SCMP_ACT_ERRNO(EPERM)),
+        filter_(::seccomp_init(otherwise == kRefuse ? refuse_ : SCMP_ACT_ALLOW)) {
+    if (!filter_) return;
+    ::seccomp_attr_set(filter_, SCMP_FLTATR_CTL_NNP, 0);  // set already
+    ::seccomp_attr_set(filter_, SCMP_FLTATR_ACT_BADARCH, refuse_);
+    ::seccomp_attr_set(filter_, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+    // Old kernels slow a filtered process down as if it ran foreign code.
+    ::seccomp_attr_set(filter_, SCMP_FLTATR_CTL_SSB, 1);
+    // Its flags are in memory, where a filter cannot look: the C library then takes clone.
+    Rule(SCMP_ACT_ERRNO(ENOSYS), "clone3");
+  }
+  ~Filter() {
+    if (filter_) ::seccomp_release(filter_);
+  }
+  Filter(const Filter&) = delete;
+  Filter& operator=(const Filter&) = delete;
+
+  static constexpr uint32_t kAllow = 0, kRefuse = 1;
+
+  template <typename... Conditions>
+  void Allow(const char* call, Conditions... conditions) {
+    Rule(SCMP_ACT_ALLOW, call, conditions...);
+  }
+  template <typename... Conditions>
+  void Refuse(const char* call, Conditions... conditions) {
+    Rule(refuse_, call, conditions...);
+  }
+  template <size_t kCount>
+  void AllowAll(const char* const (&calls)[kCount]) {
+    for (const char* call : calls) Allow(call);
+  }
+  template <size_t kCount>
+  void RefuseAll(const char* const (&calls)[kCount]) {
+    for (const char* call : calls) Refuse(call);
+  }
+
+  // 0, or an errno.
+  int Load() noexcept {
+    if (!filter_) return ENOMEM;
+    return failed_ != 0 ? failed_ : -::seccomp_load(filter_);
+  }
+
+ private:
+  template <typename... Conditions>
+  void Rule(uint32_t action, const char* call, Conditions... conditions) {
+    if (!filter_) return;
+    const int number = ::seccomp_syscall_resolve_name(call);
+    if (number == __NR_SCMP_ERROR || number < 0) return;  // not on this architecture, or newer than libseccomp
+    const std::array<scmp_arg_cmp, sizeof...(conditions)> list{conditions...};
+    const int result =
+        ::seccomp_rule_add_array(filter_, action, number, static_cast<unsigned>(list.size()), list.data());
+    // EACCES: the rule says what happens anyway.
+    if (result != 0 && result != -EACCES && failed_ == 0) failed_ = -result;
+  }
+
+  const uint32_t refuse_;
+  const scmp_filter_ctx filter_;
+  int failed_ = 0;
+};
+
+scmp_arg_cmp Equals(unsigned argument, uint64_t value) noexcept {
+  return {.arg = argument, .op = SCMP_CMP_EQ, .datum_a = value, .datum_b = 0};
+}
+scmp_arg_cmp Masked(unsigned argument, uint64_t mask, uint64_t value) noexcept {
+  return {.arg = argument, .op = SCMP_CMP_MASKED_EQ, .datum_a = mask, .datum_b = value};
+}
+scmp_arg_cmp Differs(unsigned argument, uint64_t value) noexcept {
+  return {.arg = argument, .op = SCMP_CMP_NE, .datum_a = value, .datum_b = 0};
+}
+
+// Requests of ioctl: is this a terminal, how wide is it; what waits in a descriptor, do not wait, close on exec;
+// the speed of a network interface.
+constexpr uint64_t kIoctls[] = {0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x8946};
+constexpr uint64_t kTypeMask = 0xf;       // of a socket's type, without flags
+constexpr uint64_t kWriteAndExecute = 6;  // PROT_WRITE | PROT_EXEC
+constexpr uint64_t kExecuteMemory = 4;    // PROT_EXEC
+constexpr uint64_t kPushInput = 0x5412, kConsole = 0x541C;  // TIOCSTI, TIOCLINUX
+
+// Memory that is written is not executed, and nothing becomes executable later.
+void AllowMemory(Filter& filter) {
+  filter.Allow("mmap", Masked(2, kWriteAndExecute, 0));
+  filter.Allow("mmap", Masked(2, kWriteAndExecute, 2));
+  filter.Allow("mmap", Masked(2, kWriteAndExecute, 4));
+  filter.Allow("mprotect", Masked(2, kExecuteMemory, 0));
+}
+
+void AllowAgent(Filter& filter) {
+  filter.AllowAll(kAgentCalls);
+  AllowMemory(filter);
+  filter.Allow("clone", Masked(0, CLONE_THREAD, CLONE_THREAD));
+  const auto self = static_cast<uint64_t>(::getpid());
+  filter.Allow("tgkill", Equals(0, self));
+  filter.Allow("prlimit64", Equals(0, 0));
+  for (int option : {PR_SET_NAME, PR_GET_NAME, PR_SET_VMA, PR_GET_DUMPABLE, PR_CAPBSET_READ, PR_GET_NO_NEW_PRIVS,
+                     PR_GET_SECCOMP})
+    filter.Allow("prctl", Equals(0, static_cast<uint64_t>(option)));
+  for (uint64_t request : kIoctls) filter.Allow("ioctl", Masked(1, 0xffffffff, request));
+  filter.Allow("socket", Equals(0, AF_UNIX));
+  for (uint64_t family : {AF_INET, AF_INET6}) {
+    filter.Allow("socket", Equals(0, family), Masked(1, kTypeMask, SOCK_STREAM));
+    filter.Allow("socket", Equals(0, family), Masked(1, kTypeMask, SOCK_DGRAM));
+  }
+  filter.Allow("socket", Equals(0, AF_NETLINK), Equals(2, 0));  // NETLINK_ROUTE: addresses, by getaddrinfo
+}
+
+void AllowParser(Filter& filter) {
+  filter.AllowAll(kParserCalls);
+  AllowMemory(filter);
+  filter.Allow("tgkill", Equals(0, static_cast<uint64_t>(::getpid())));
+}
+
+void RefuseEscapes(Filter& filter) {
+  filter.RefuseAll(kNobodyCalls);
+  filter.Refuse("ioctl", Masked(1, 0xffffffff, kPushInput));
+  filter.Refuse("ioctl", Masked(1, 0xffffffff, kConsole));
+  // New namespaces.
+  for (uint64_t flag : {CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET})
+    filter.Refuse("clone", Masked(0, flag, flag));
+}
+
+void RefuseNetwork(Filter& filter) { filter.Refuse("socket", Differs(0, AF_UNIX)); }
+
+void RefuseReader(Filter& filter) {
+  RefuseEscapes(filter);
+  RefuseNetwork(filter);
+  filter.RefuseAll(kProgramCalls);
+  filter.Refuse("clone", Masked(0, CLONE_THREAD, 0));
+  // Whether a process exists may be asked.
+  for (const char* call : {"kill", "tkill"}) filter.Refuse(call, Differs(1, 0));
+  filter.Refuse("tgkill", Differs(0, static_cast<uint64_t>(::getpid())));
+  for (const char* call : {"rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal"}) filter.Refuse(call);
+}
+
+SandboxLayer LimitCalls(SandboxMode mode, CallFilter what) {
+  SandboxLayer layer{.name = "system calls"};
+  const bool listed = what == CallFilter::kAgent || what == CallFilter::kParser;
+  Filter filter(mode, listed ? Filter::kRefuse : Filter::kAllow);
+  switch (what) {
+    case CallFilter::kAgent: AllowAgent(filter); break;
+    case CallFilter::kParser: AllowParser(filter); break;
+    case CallFilter::kReader: RefuseReader(filter); break;
+    case CallFilter::kProgram: RefuseNetwork(filter); [[fallthrough]];
+    case CallFilter::kLauncher:
+    case CallFilter::kNetworkProgram: RefuseEscapes(filter); break;
+  }
+  const int error = filter.Load();
+  layer.on = error == 0 && mode == SandboxMode::kEnforce;
+  if (error != 0) layer.detail = "seccomp: " + ErrorText(error);
+  else if (mode == SandboxMode::kLog) layer.detail = "sandbox.mode is log: the kernel logs what would be refused";
+  else layer.detail = listed ? "a list of what is allowed" : "a list of what is refused";
+  return layer;
+}
+
+SandboxLayer LeaveNoDump() {
+  SandboxLayer layer{.name = "core dumps"};
+  layer.on = ::prctl(PR_SET_DUMPABLE, 0) == 0;
+  layer.detail = layer.on ? "none, and its user's other processes cannot look into it"
+                          : "prctl: " + ErrorText(errno);
+  return layer;
+}
+
+constexpr std::string_view kLayerNames[] = {"core dumps", "capabilities", "files", "system calls"};
+
+std::vector<SandboxLayer> AllOff(const std::string& why) {
+  std::vector<SandboxLayer> out;
+  for (std::string_view name : kLayerNames) out.push_back({name, false, why});
+  return out;
+}
+
+}  // namespace
+
+std::optional<SandboxMode> ParseSandboxMode(std::string_view word) noexcept {
+  if (word == "enforce") return SandboxMode::kEnforce;
+  if (word == "log") return SandboxMode::kLog;
+  if (word == "off") return SandboxMode::kOff;
+  return std::nullopt;
+}
+
+void AllowReadingAll(FileRights& files) {
+  static_cast<void>(ForEachName("/", [&](std::string_view name) {
+    if (name != "dev") files.read.push_back("/" + std::string(name));
+    return true;
+  }));
+  for (const char* device : {"null", "zero", "full", "random", "urandom", "tty"})
+    files.devices.push_back("/dev/" + std::string(device));
+}
+
+std::vector<SandboxLayer> EnterSandbox(const SandboxPlan& plan) {
+  if (kSanitized) return AllOff("this program was built with a sanitizer");
+  if (plan.mode == SandboxMode::kOff) return AllOff("sandbox.mode is off");
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+    return AllOff("the kernel has no no_new_privs: " + ErrorText(errno));
+  std::vector<SandboxLayer> layers;
+  if (plan.mode == SandboxMode::kLog) {
+    layers = AllOff("sandbox.mode is log");
+    layers.back() = LimitCalls(plan.mode, plan.filter);
+    return layers;
+  }
+  layers.push_back(LeaveNoDump());
+  if (plan.files) {
+    const bool programs = plan.filter == CallFilter::kProgram || plan.filter == CallFilter::kNetworkProgram;
+    layers.push_back(LimitFiles(*plan.files, programs));
+  }
+  layers.push_back(DropCapabilities(plan.capabilities));
+  layers.push_back(LimitCalls(plan.mode, plan.filter));
+  return layers;
+}
+
+}  // namespace gpulens
