@@ -14,7 +14,9 @@ namespace gpulens {
 namespace {
 
 constexpr size_t kValueFileBytes = 64 << 10;
-constexpr std::string_view kFilePrefix = "file:", kEnvironmentPrefix = "env:", kOtherwise = ":-";
+constexpr size_t kCredentialNameBytes = 255;
+constexpr std::string_view kFilePrefix = "file:", kCredentialPrefix = "credential:",
+                           kEnvironmentPrefix = "env:", kOtherwise = ":-";
 constexpr std::string_view kDollarHint = "a $ itself is written $$";
 
 bool IsVariableName(std::string_view name) {
@@ -74,8 +76,18 @@ class Expander {
     std::string text;
     if (inner.starts_with(kFilePrefix)) {
       const std::string path(inner.substr(kFilePrefix.size()));
-      const Result<std::string>& read = FileAt(path);
+      const Result<std::string>& read = Once(files_, from_.file, path);
       if (!read) return wrong("cannot read " + QuotedText(path) + ": " + read.error().detail, "");
+      text = *read;
+      secret = true;
+    } else if (inner.starts_with(kCredentialPrefix)) {
+      const std::string name(inner.substr(kCredentialPrefix.size()));
+      if (!IsCredentialName(name))
+        return wrong(QuotedText(name) + " is not a valid name of a credential", "letters, digits and . _ -");
+      const Result<std::string>& read = Once(credentials_, from_.credential, name);
+      if (!read)
+        return wrong("cannot read the credential " + name + ": " + read.error().detail,
+                     "LoadCredential=" + name + ":/path/to/file in the unit: systemctl edit gpulens");
       text = *read;
       secret = true;
     } else {
@@ -97,12 +109,16 @@ class Expander {
     return true;
   }
 
-  const Result<std::string>& FileAt(const std::string& path) {
-    auto found = files_.find(path);
-    if (found != files_.end()) return found->second;
-    Result<std::string> read = Status{Code::kUnavailable, "files are not read here"};
-    if (from_.file) read = from_.file(path);
-    return files_.emplace(path, std::move(read)).first->second;
+  using Texts = std::map<std::string, Result<std::string>>;
+
+  const Result<std::string>& Once(Texts& texts,
+                                  const std::function<Result<std::string>(const std::string&)>& read,
+                                  const std::string& name) {
+    auto found = texts.find(name);
+    if (found != texts.end()) return found->second;
+    Result<std::string> text = Status{Code::kUnavailable, "files are not read here"};
+    if (read) text = read(name);
+    return texts.emplace(name, std::move(text)).first->second;
   }
 
   void Wrong(const YamlNode& node, size_t at, size_t length, std::string problem, std::string_view hint) {
@@ -113,11 +129,19 @@ class Expander {
   const SourceText& source_;
   const ExpandFrom& from_;
   ConfigProblems& problems_;
-  std::map<std::string, Result<std::string>> files_;
+  Texts files_, credentials_;
   size_t bytes_ = 0;
 };
 
 }  // namespace
+
+bool IsCredentialName(std::string_view name) {
+  if (name.empty() || name.size() > kCredentialNameBytes || name[0] == '.') return false;
+  return name.find("..") == name.npos && std::ranges::all_of(name, [](char c) {
+           return c == '_' || c == '-' || c == '.' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                  (c >= '0' && c <= '9');
+         });
+}
 
 void ExpandValues(YamlTree& tree, const SourceText& source, const ExpandFrom& from,
                   ConfigProblems& problems) {

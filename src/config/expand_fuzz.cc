@@ -10,7 +10,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                           if (name.size() % 2 == 0) return std::nullopt;
                           return name;
                         },
-                        [](const std::string& path) -> Result<std::string> { return path; }};
+                        [](const std::string& path) -> Result<std::string> { return path; },
+                        [](const std::string& name) -> Result<std::string> {
+                          CHECK(IsCredentialName(name) && name.find('/') == name.npos && name != "..");
+                          if (name.size() % 2 == 0) return Status{Code::kUnavailable, "none"};
+                          return name;
+                        }};
   for (bool escaped : {false, true}) {
     const std::string value = escaped ? EscapeDollars(text) : text;
     std::string line = "key: ";

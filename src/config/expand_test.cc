@@ -26,6 +26,11 @@ Result<std::string> FileForTest(const std::string& path) {
   return Status{Code::kUnavailable, "no such file"};
 }
 
+Result<std::string> CredentialForTest(const std::string& name) {
+  if (name == "api.token-1_x") return std::string("from the manager");
+  return Status{Code::kUnavailable, "open /run/x: no such file or directory"};
+}
+
 struct Expanded {
   std::string text;
   bool replaced = false, secret = false;
@@ -37,8 +42,9 @@ Expanded Expand(const std::string& value, bool files = true) {
   ConfigProblems problems;
   YamlTree tree = ParseYaml(source, problems);
   EXPECT_EQ(problems.count(), 0u);
-  ExpandFrom from{&VariableForTest, nullptr};
+  ExpandFrom from{&VariableForTest, nullptr, nullptr};
   if (files) from.file = &FileForTest;
+  if (files) from.credential = &CredentialForTest;
   ExpandValues(tree, source, from, problems);
   const YamlNode* node = tree.root()->Find("key");
   Expanded out{node->text, node->replaced, node->secret, ""};
@@ -80,6 +86,22 @@ TEST(Expand, ErrorsHaveTheirPlace) {
   EXPECT_THAT(Expand("${file:/token}", false).problems, HasSubstr("files are not read here"));
   EXPECT_THAT(Expand("${BYTES}").problems, HasSubstr("not UTF-8"));
   EXPECT_THAT(Expand("${NOWHERE}${ELSEWHERE}").problems, HasSubstr("ELSEWHERE")) << "all of them";
+}
+
+TEST(Expand, CredentialsAreSecretAndErrorsNameThem) {
+  const Expanded token = Expand("Bearer ${credential:api.token-1_x}");
+  EXPECT_EQ(token.text, "Bearer from the manager");
+  EXPECT_TRUE(token.secret && token.replaced);
+  const std::string missing = Expand("${credential:other}").problems;
+  EXPECT_THAT(missing, HasSubstr("cannot read the credential other: open /run/x: no such file"));
+  EXPECT_THAT(missing, HasSubstr("LoadCredential=other:/path/to/file"));
+  for (const std::string& bad : {std::string(), std::string(".."), std::string("a/b"), std::string(".x"),
+                                 std::string("a..b"), std::string("a:-b"), std::string(256, 'a')})
+    EXPECT_THAT(Expand("${credential:" + bad + "}").problems,
+                HasSubstr("is not a valid name of a credential"));
+  EXPECT_TRUE(IsCredentialName(std::string(255, 'a')));
+  EXPECT_FALSE(IsCredentialName(std::string_view("a\0b", 3)));
+  EXPECT_THAT(Expand("${credential:other}", false).problems, HasSubstr("files are not read here"));
 }
 
 TEST(Expand, LimitsExpandedBytes) {

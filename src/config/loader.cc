@@ -430,6 +430,12 @@ void Expand(const ConfigSources& sources, const SourceText& source, YamlTree& tr
     from.file = [&sources, folder](const std::string& path) {
       return sources.read(path.starts_with('/') ? path : folder + path);
     };
+    // A command outside of the unit reads those of the running agent, where it may.
+    const std::string given(from.variable("CREDENTIALS_DIRECTORY").value_or(""));
+    const std::string credentials = given.empty() ? "/run/credentials/gpulens.service" : given;
+    from.credential = [&sources, credentials](const std::string& name) {
+      return sources.read(credentials + "/" + name);
+    };
   }
   ExpandValues(tree, source, from, problems);
 }

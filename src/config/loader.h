@@ -51,10 +51,11 @@ struct ConfigSources {
   std::function<FileAnswer(const std::string& path)> inspect_file = InspectFile;
   // Checks whether a configured state folder can be used. Null: not checked.
   std::function<FileAnswer(const std::string& path)> inspect_folder = InspectFolder;
-  // Whether to expand ${NAME} and ${file:PATH} in values of the file. Not for untrusted text, which would
-  // read our files.
+  // Whether to expand ${NAME}, ${file:PATH} and ${credential:NAME} in values of the file. Not for untrusted
+  // text, which would read our files.
   bool expand = false;
-  // Returns the texts of ${file:PATH}; relative paths are below the file's folder. Null: none is read.
+  // Returns the texts of ${file:PATH}, whose relative paths are below the file's folder, and of
+  // ${credential:NAME}, files below $CREDENTIALS_DIRECTORY. Null: none is read.
   std::function<Result<std::string>(const std::string& path)> read = ReadValueFile;
 };
 

@@ -173,7 +173,8 @@ TEST(LoaderTest, WrongVariablesAndFlagsAreShownWithCarets) {
               HasSubstr("^~~~~~~~~  do: set http.web_config"));
   EXPECT_THAT(Bad("sinks: {otlp: {batch: 1}}", {{"GPULENS_SINKS_OTLP_ENDPOINT", "http//u:pw12345@h"}}),
               ::testing::Not(HasSubstr("pw12345")));
-  EXPECT_THAT(Bad("", {}, {{"-o", "sinks.otlp.token", "…masked"}}), ::testing::Not(HasSubstr("masked")));
+  EXPECT_THAT(Bad("", {}, {{"-o", "sinks.otlp.token", "…mread_paths"}}),
+              ::testing::Not(HasSubstr("mread_paths")));
 }
 
 TEST(LoaderTest, UnknownVariablesAreWarnings) {
@@ -211,7 +212,7 @@ TEST(LoaderTest, ExpandsVariablesAndFiles) {
     return Status{Code::kUnavailable, "no such file"};
   };
   LoadOutcome literal = Load(TestSchema(), sources);
-  EXPECT_FALSE(literal.ok()) << "nothing is replaced unless it is asked for";
+  EXPECT_FALSE(literal.ok()) << "nothing is replaced unless it is read_paths for";
   sources.expand = true;
   LoadOutcome outcome = Load(TestSchema(), sources);
   ASSERT_TRUE(outcome.ok()) << outcome.Report();
@@ -228,6 +229,20 @@ TEST(LoaderTest, ExpandsVariablesAndFiles) {
   EXPECT_THAT(printed, HasSubstr("cluster: \"eu-$1\""));
   EXPECT_EQ(Good(PrintConfig(TestSchema(), outcome.config, {.origins = true, .show_secrets = true})),
             outcome.config);
+  // Credentials are files of the folder that the service manager names; outside of its unit, of the running
+  // agent.
+  sources.file_text = "sinks: {otlp: {endpoint: \"http://h:4318\", token: \"${credential:otlp}\"}}\n";
+  std::vector<std::string> read_paths;
+  sources.read = [&](const std::string& path) -> Result<std::string> {
+    read_paths.push_back(path);
+    return "secret of " + path;
+  };
+  EXPECT_EQ(Plugin(Load(TestSchema(), sources).config, "sinks", "otlp").Text("token"),
+            "secret of /run/credentials/gpulens.service/otlp");
+  sources.environment.push_back({"CREDENTIALS_DIRECTORY", "/run/credentials/mine.service"});
+  const LoadOutcome credential = Load(TestSchema(), sources);
+  EXPECT_EQ(read_paths.back(), "/run/credentials/mine.service/otlp");
+  EXPECT_EQ(PrintConfig(TestSchema(), credential.config).find("secret of"), std::string::npos);
   sources.file_text = "interval: ${file:token}\n";
   const std::string report = Load(TestSchema(), sources).Report();
   EXPECT_THAT(report, HasSubstr("etc/gpulens.yaml:1:11: interval: expected a duration, got something else"));

@@ -21,6 +21,7 @@ struct VendorHardware {
   std::string library_version;        // of the vendor's library on disk; empty when unknown
   std::vector<std::string> devices;   // "/dev/nvidia0", …, in the order in which they were added.
   std::vector<Closed> unreadable;     // Those of `devices` that we may not open.
+  bool service_manager = false;       // systemd runs below this root: a host, not a container of one program
 
   // Whether the library was replaced while the older driver is loaded: what starts now cannot use the
   // devices.

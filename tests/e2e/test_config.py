@@ -52,6 +52,28 @@ class Init(Case):
         self.assertEqual(named.read_text(), text)
 
 
+class Credentials(Case):
+    CONFIG = ("sinks: {otlp: {endpoint: 'https://h', transport: {bearer_token: '${credential:otlp.token}'}}}\n"
+              "http: {web_config: '${CREDENTIALS_DIRECTORY}/web.yml'}\n")  # fmt: skip
+
+    def test_a_secret_of_the_service_manager(self):
+        path = self.write(self.CONFIG)
+        handed = {"CREDENTIALS_DIRECTORY": str(self.folder)}
+        self.write("s3cret-word\n", "otlp.token")
+        self.write("basic_auth_users: {}\n", "web.yml")
+        printed = run("config", "print", path, **handed)
+        self.assertEqual(printed.returncode, 0, printed.stderr)
+        self.assertIn(f"web_config: {self.folder}/web.yml", printed.stdout.replace('"', ""))
+        self.assertNotIn("s3cret-word", printed.stdout + printed.stderr)
+        (self.folder / "otlp.token").unlink()
+        done = run("config", "check", path, **handed)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("cannot read the credential otlp.token", done.stderr)
+        self.assertIn("LoadCredential=otlp.token:/path/to/file", done.stderr)
+        self.write("x" * (65 << 10), "otlp.token")
+        self.assertEqual(run("config", "check", path, **handed).returncode, 2, "too long")
+
+
 class Renamed(Case):
     def test_older_words_are_refused_with_the_new_ones(self):
         for text, new in (("sinks: {prometheus: {dialects: [native]}}\n", "now called names"),

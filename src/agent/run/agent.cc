@@ -49,6 +49,7 @@
 #include "base/version.h"
 #include "history/history.h"
 #include "net/auth/authenticator.h"
+#include "net/blocking/inherited_sockets.h"
 #include "net/client/http_client.h"
 #include "pipeline/pipeline.h"
 #include "plugins/agent_stats.h"
@@ -440,6 +441,11 @@ Status Agent::Start() {
   RETURN_IF_ERROR(pipeline_->Apply(Plan(config_)));
   RETURN_IF_ERROR(listen_addresses_->Follow(config_));
   RETURN_IF_ERROR(OpenControl());
+  if (const std::vector<std::string> unused = UnusedInheritedSockets(); !unused.empty())
+    return {Code::kInvalidArgument,
+            "the service manager hands over " + unused.front() +
+                ", at which nothing of the configuration listens: name the address in http.listen, "
+                "websocket.listen or a receiver, or take it out of the socket unit"};
   banner_ = std::make_unique<Banner>(env_, config_, *pipeline_,
                                      Banner::Options{.config_file = file_,
                                                      .started = started_,
@@ -506,6 +512,11 @@ Status Agent::ReloadNow() {
   RETURN_IF_ERROR(listen_addresses_->Follow(outcome.config));
   RETURN_IF_ERROR(discoveries_->Apply(outcome.config));
   RETURN_IF_ERROR(pipeline_->Apply(Plan(outcome.config)));
+  // Of sinks and receivers; http.listen refuses it.
+  for (const std::string& unused : UnusedInheritedSockets())
+    Log(LogLevel::kWarn, "config", "unused_socket",
+        "nothing listens any more at " + unused +
+            ", a socket of the service manager: clients wait there until its socket unit is stopped");
   fleet_.Configure(FleetOptions(outcome.config));
   static_cast<void>(SetLogLevels(outcome.config.Group("log").Text("level")));
   config_ = std::move(outcome.config);
@@ -632,6 +643,10 @@ int RunAgent(const AgentOptions& options) {
   // Large page buffers go back to the system when they are freed, however many there were before. A receiver
   // sets another threshold: ingest/otlp_ingest.cc.
   ::mallopt(M_MMAP_THRESHOLD, 128 << 10);
+  if (Status status = TakeInheritedSockets(); !status) {
+    ::dprintf(STDERR_FILENO, "gpulens: %s\n", status.detail.c_str());
+    return 2;
+  }
   Agent agent(options);
   return agent.Run();
 }

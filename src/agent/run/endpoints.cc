@@ -11,6 +11,7 @@
 #include "base/version.h"
 #include "catalog/gpu.h"
 #include "core/series_finder.h"
+#include "net/blocking/inherited_sockets.h"
 #include "plugins/latest_snapshot.h"
 
 namespace gpulens {
@@ -318,28 +319,39 @@ std::vector<std::string> AllowedHosts(const Config& config) {
 
 Status ListenAddresses::Follow(const Config& config) {
   const Config& http = config.Group("http");
-  std::vector<Endpoint> wanted, bound;
+  std::vector<Endpoint> wanted;
   for (const std::string& text : http.Texts("listen")) {
     ASSIGN_OR_RETURN(Endpoint endpoint, ParseListenAddress(text));
     wanted.push_back(endpoint);
   }
+  auto stays = [&](const Present& old) { return std::ranges::find(wanted, old.configured) != wanted.end(); };
+  for (const Present& old : present_) {
+    if (!stays(old) && IsInherited(old.configured))
+      return {Code::kInvalidArgument,
+              "http.listen: " + old.configured.ToString() +
+                  " is a socket of the service manager: change gpulens.socket, too, and "
+                  "restart both"};
+  }
+  std::vector<Present> bound;
   for (const Endpoint& endpoint : wanted) {
-    if (std::ranges::find(present_, endpoint) != present_.end()) continue;
+    auto same = [&](const Present& old) { return old.configured == endpoint; };
+    if (std::ranges::any_of(present_, same)) continue;
     Result<Endpoint> listening = server_.Listen(endpoint);
     // A machine without IPv6 is served by the other addresses.
     const bool optional =
         endpoint.family == Endpoint::Family::kIpv6 && http.origin("listen").where == Origin::kDefault;
     if (!listening && optional && listening.error().code == Code::kUnavailable) continue;
     if (!listening) {
-      for (const Endpoint& undo : bound) server_.StopListening(undo);
+      for (const Present& undo : bound) server_.StopListening(undo.bound);
       return listening.error();
     }
-    bound.push_back(endpoint);
+    bound.push_back({endpoint, *listening});
   }
-  for (const Endpoint& old : present_) {
-    if (std::ranges::find(wanted, old) == wanted.end()) server_.StopListening(old);
+  for (const Present& old : present_) {
+    if (stays(old)) bound.push_back(old);
+    else server_.StopListening(old.bound);
   }
-  present_ = std::move(wanted);
+  present_ = std::move(bound);
   return Ok();
 }
 

@@ -75,12 +75,17 @@ class ListenAddresses {
  public:
   explicit ListenAddresses(HttpServer& server) : server_(server) {}
   // Listens at the addresses of `config` only. New addresses are bound before old ones are closed, so that a
-  // reload has no gap; when one cannot be bound, nothing changes.
+  // reload has no gap; when one cannot be bound, nothing changes. kInvalidArgument: an address of the service
+  // manager would be left without a listener, where clients would wait for ever.
   Status Follow(const Config& config);
 
  private:
+  struct Present {
+    Endpoint configured, bound;
+  };
+
   HttpServer& server_;
-  std::vector<Endpoint> present_;
+  std::vector<Present> present_;
 };
 
 }  // namespace gpulens

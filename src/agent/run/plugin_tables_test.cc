@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "agent/run/plan.h"
+#include "base/files.h"
+#include "base/testing/temp_folder.h"
 #include "catalog/all.h"
 #include "config/loader.h"
 
@@ -135,6 +138,34 @@ TEST_F(EmptyMachine, ProbesReportFindings) {
       EXPECT_TRUE(finding.kind == Finding::kFound || explained) << spec->name;
     }
   }
+}
+
+// nvidia-modprobe makes them, which is setuid: the agent, which gains no privileges, cannot.
+TEST_F(EmptyMachine, DeviceNodesThatNothingMadeAreAFinding) {
+  testing::TempFolder root;
+  const std::string gpu = "/sys/bus/pci/devices/0000:1a:00.0/";
+  for (const auto& [path, text] : std::initializer_list<std::pair<std::string, std::string>>{
+           {gpu + "vendor", "0x10de\n"},
+           {gpu + "class", "0x030200\n"},
+           {"/proc/driver/nvidia/version",
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue\n"},
+           {"/run/systemd/system/mark", ""},
+           {"/dev/nvidiactl", ""}}) {
+    std::filesystem::create_directories(std::filesystem::path(root.path() + path).parent_path());
+    ASSERT_TRUE(WriteFileAtomically(root.path() + path, text).ok());
+  }
+  env_.root = root.path();
+  const CollectorSpec* nvidia = nullptr;
+  for (const CollectorSpec* spec : AllCollectors()) nvidia = spec->name == "nvidia" ? spec : nvidia;
+  ASSERT_NE(nvidia, nullptr);
+  std::vector<Finding> findings = nvidia->probe(PartOf(*nvidia, config_), env_);
+  ASSERT_FALSE(findings.empty());
+  EXPECT_EQ(findings[0].kind, Finding::kNoPermission);
+  EXPECT_NE(findings[0].why.find("nothing has made its device nodes"), std::string::npos) << findings[0].why;
+  EXPECT_TRUE(findings[0].remedy.starts_with("sudo nvidia-modprobe -c=0")) << findings[0].remedy;
+  ASSERT_TRUE(WriteFileAtomically(root.path() + "/dev/nvidia0", "").ok());
+  findings = nvidia->probe(PartOf(*nvidia, config_), env_);
+  EXPECT_EQ(findings[0].kind, Finding::kFound) << findings[0].why;
 }
 
 TEST_F(EmptyMachine, AttributesMatchTheirRow) {

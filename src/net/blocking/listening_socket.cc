@@ -12,6 +12,7 @@
 
 #include "base/files.h"
 #include "base/parse.h"
+#include "net/blocking/inherited_sockets.h"
 
 namespace gpulens {
 namespace {
@@ -43,6 +44,7 @@ void RemoveDeadSocketFile(const sockaddr_storage& address, socklen_t size, const
 }  // namespace
 
 Result<UniqueFd> OpenListeningSocket(const Endpoint& at) {
+  if (std::optional<UniqueFd> inherited = InheritedSocketAt(at)) return *std::move(inherited);
   sockaddr_storage address{};
   socklen_t size = at.ToSockaddr(address);
   if (size == 0) return Status{Code::kInvalidArgument, "listen: no address"};

@@ -10,9 +10,10 @@
 
 namespace gpulens {
 
-// Binds and listens; port 0 is any free one. When the address is in use the detail names it and, if found,
-// the process that holds it: "listen on 127.0.0.1:9091: address already in use by prometheus (pid 812)".
-// Replaces a Unix socket file without a server. Any thread.
+// A socket of the service manager for this address (net/blocking/inherited_sockets.h), else binds and
+// listens; port 0 is any free one. When the address is in use the detail names it and, if found, the process
+// that holds it: "listen on 127.0.0.1:9091: address already in use by prometheus (pid 812)". Replaces a Unix
+// socket file without a server. Any thread.
 Result<UniqueFd> OpenListeningSocket(const Endpoint& at);
 
 // "prometheus (pid 812)": the process that listens at `at`; empty when it is not visible (of another user).

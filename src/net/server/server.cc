@@ -14,6 +14,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "net/blocking/inherited_sockets.h"
 #include "net/blocking/listening_socket.h"
 
 namespace gpulens {
@@ -157,7 +158,7 @@ class Listeners::Listener final : public StreamHandler {
   }
   ~Listener() {
     if (timer_) owner_.loop_.Cancel(timer_);
-    if (at_.family == Endpoint::Family::kUnix) ::unlink(at_.path.c_str());
+    if (at_.family == Endpoint::Family::kUnix && !IsInherited(at_)) ::unlink(at_.path.c_str());
   }
   const Endpoint& at() const noexcept { return at_; }
 

@@ -1,10 +1,16 @@
 #include "net/server/server.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "base/testing/temp_folder.h"
+#include "net/blocking/inherited_sockets.h"
 #include "net/blocking/listening_socket.h"
 #include "net/testing/test_client.h"
 
@@ -43,6 +49,106 @@ TEST(OpenListeningSocket, DeadUnixSocketsAreReplacedAndLiveOnesNot) {
   EXPECT_TRUE(OpenListeningSocket(at).ok());
   std::string file = folder.Write("plain", "text");
   EXPECT_FALSE(OpenListeningSocket(*ParseListenAddress("unix:" + file)).ok());
+}
+
+// As the service manager hands them over: descriptors in a row, and variables.
+class InheritedSocketsTest : public ::testing::Test {
+ protected:
+  static constexpr int kFirst = 700;
+  ~InheritedSocketsTest() override { ForgetInheritedSockets(); }
+
+  Status Take(const std::vector<int>& fds, const std::string& names,
+              const std::string& pid = std::to_string(::getpid())) {
+    for (size_t i = 0; i < fds.size(); ++i) ::dup2(fds[i], kFirst + static_cast<int>(i));
+    ::setenv("LISTEN_PID", pid.c_str(), 1);
+    ::setenv("LISTEN_FDS", std::to_string(fds.size()).c_str(), 1);
+    ::setenv("LISTEN_FDNAMES", names.c_str(), 1);
+    Status status = TakeInheritedSockets(kFirst);
+    for (const char* name : {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"})
+      EXPECT_EQ(::getenv(name), nullptr) << name << " is not passed on";
+    return status;
+  }
+};
+
+ino_t NodeOf(int fd) {
+  struct stat facts{};
+  EXPECT_EQ(::fstat(fd, &facts), 0);
+  return facts.st_ino;
+}
+
+Endpoint BoundAddress(const UniqueFd& socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  EXPECT_EQ(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  return Endpoint::FromSockaddr(address, size);
+}
+
+TEST_F(InheritedSocketsTest, AreUsedForTheirAddresses) {
+  testing::TempFolder folder;
+  const Endpoint file = *ParseListenAddress("unix:" + folder.path() + "/s.sock");
+  UniqueFd tcp = *OpenListeningSocket(*ParseListenAddress("127.0.0.1:0"));
+  UniqueFd any = *OpenListeningSocket(*ParseListenAddress(":0"));
+  UniqueFd local = *OpenListeningSocket(file);
+  const Endpoint at = BoundAddress(tcp);
+  Endpoint every = *ParseListenAddress(":1");
+  every.port = BoundAddress(any).port;
+  ASSERT_TRUE(Take({tcp.get(), any.get(), local.get()}, "http:any:x\x1b").ok());
+  EXPECT_TRUE(IsInherited(at) && IsInherited(file) && IsInherited(every));
+  const ino_t tcp_node = NodeOf(tcp.get()), any_node = NodeOf(any.get());
+  tcp.reset();
+  any.reset();
+  local.reset();
+  EXPECT_THAT(UnusedInheritedSockets(), ElementsAre(HasSubstr(at.ToString() + " (http)"), HasSubstr("(any)"),
+                                                    HasSubstr("s.sock (x\\x1b)")));
+  auto used = OpenListeningSocket(at);
+  ASSERT_TRUE(used.ok()) << used.error().detail;
+  EXPECT_EQ(NodeOf(used->get()), tcp_node);
+  EXPECT_TRUE(::fcntl(used->get(), F_GETFD) & FD_CLOEXEC);
+  EXPECT_TRUE(::fcntl(used->get(), F_GETFL) & O_NONBLOCK);
+  EXPECT_EQ(NodeOf(OpenListeningSocket(every)->get()), any_node);
+  EXPECT_THAT(UnusedInheritedSockets(), ElementsAre(HasSubstr("(any)"), HasSubstr("s.sock")));
+  {
+    // A server that ends leaves the file, whose socket the service manager goes on with.
+    IoLoop loop;
+    loop.Start();
+    class Nothing final : public Acceptor {
+      void OnAccept(UniqueFd, const Endpoint&) override {}
+      bool MakeRoom() override { return false; }
+    } nothing;
+    std::unique_ptr<Listeners> listeners;
+    loop.Call([&] { listeners = std::make_unique<Listeners>(loop, nothing); });
+    loop.Call([&] { EXPECT_TRUE(listeners->Add(*OpenListeningSocket(file)).ok()); });
+    EXPECT_THAT(UnusedInheritedSockets(), ElementsAre(HasSubstr("(any)")));
+    loop.Call([&] { listeners.reset(); });
+  }
+  EXPECT_EQ(::access(file.path.c_str(), F_OK), 0);
+}
+
+TEST_F(InheritedSocketsTest, OfAnotherProcessAreLeftAlone) {
+  UniqueFd tcp = *OpenListeningSocket(*ParseListenAddress("127.0.0.1:0"));
+  for (const char* pid : {"1", "", "x", "999999999999999999999"}) {
+    ASSERT_TRUE(Take({tcp.get()}, "http", pid).ok());
+    EXPECT_FALSE(IsInherited(BoundAddress(tcp))) << pid;
+  }
+  ::close(kFirst);
+  EXPECT_TRUE(TakeInheritedSockets(kFirst).ok()) << "no variables";
+}
+
+TEST_F(InheritedSocketsTest, WhatIsNoListeningSocketIsRefused) {
+  UniqueFd tcp = *OpenListeningSocket(*ParseListenAddress("127.0.0.1:0"));
+  UniqueFd datagrams(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  UniqueFd idle(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd file(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  for (int bad : {datagrams.get(), idle.get(), file.get()}) {
+    const Status status = Take({tcp.get(), bad}, "http:second");
+    EXPECT_EQ(status.code, Code::kInvalidArgument);
+    EXPECT_THAT(status.detail, HasSubstr("descriptor 701 (second): it is no listening stream socket"));
+    EXPECT_FALSE(IsInherited(BoundAddress(tcp))) << "nothing is taken";
+    ::close(kFirst + 1);
+  }
+  ::setenv("LISTEN_PID", std::to_string(::getpid()).c_str(), 1);
+  ::setenv("LISTEN_FDS", "65", 1);
+  EXPECT_THAT(TakeInheritedSockets(kFirst).detail, HasSubstr("no number from 0 to 64"));
 }
 
 TEST(FindPortOwner, FindsThisProcess) {

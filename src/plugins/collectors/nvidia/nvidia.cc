@@ -231,16 +231,16 @@ std::string Plural(size_t count, const std::string& noun) {
 }
 
 // Checks NVIDIA hardware and its driver for `doctor`. Opens no library.
-std::vector<Finding> ProbeHardware(const Options& options, bool demo) {
+std::vector<Finding> ProbeHardware(const Options& options, const Env& env) {
   // A configured library is reported even where no device is seen.
   const bool configured = Queried(options);
   Finding finding;
   finding.subject = "nvidia";
-  if (demo) {
+  if (env.demo) {
     finding.what = "8 SIMULATED GPUs, no hardware is read";
     return {finding};
   }
-  reader::VendorHardware probe = nvml::ProbeGpus();
+  reader::VendorHardware probe = nvml::ProbeGpus(env.root == "/" ? "" : env.root);
   if (probe.pci_gpus.empty() && nvml::MayHaveGpus(probe)) {
     // Only the library knows whether there is a GPU, and whether it may be read.
     finding.what = !probe.platform.empty() ? probe.platform + ", whose GPUs are not on a PCI bus"
@@ -256,7 +256,13 @@ std::vector<Finding> ProbeHardware(const Options& options, bool demo) {
     return {finding};
   }
   finding.what = Plural(probe.pci_gpus.size(), "device") + " on the PCI bus";
-  if (probe.devices.empty()) {
+  if (nvml::LacksDeviceNodes(probe) && probe.service_manager) {
+    finding.kind = Finding::kNoPermission;
+    finding.why =
+        "the driver is loaded, but nothing has made its device nodes, /dev/nvidia0 and further; the agent "
+        "may not";
+    finding.remedy = "sudo nvidia-modprobe -c=0     the unit of the package runs it at each start";
+  } else if (probe.devices.empty()) {
     finding.kind = Finding::kNoPermission;
     finding.why = probe.kernel_driver ? "the driver is loaded, but /dev/nvidia* is not in this container"
                                       : "the kernel driver is not loaded";
@@ -287,7 +293,7 @@ std::vector<Finding> Probe(const Config& config, Env& env) {
     finding.what = "SIMULATED GPUs, no hardware is read";
     return {finding};
   }
-  return ProbeHardware(config, env.demo);
+  return ProbeHardware(config, env);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/files.h"
 #include "base/parse.h"
 
@@ -65,6 +67,14 @@ bool MayHaveGpus(const reader::VendorHardware& hardware) noexcept {
          !hardware.platform.empty();
 }
 
+bool LacksDeviceNodes(const reader::VendorHardware& hardware) noexcept {
+  constexpr std::string_view kNode = "/dev/nvidia";
+  return hardware.kernel_driver && !hardware.pci_gpus.empty() &&
+         std::ranges::none_of(hardware.devices, [&](std::string_view device) {
+           return device.starts_with(kNode) && ParseInt<unsigned>(device.substr(kNode.size())).has_value();
+         });
+}
+
 reader::VendorHardware ProbeGpus(const std::string& root) {
   reader::VendorHardware out;
   out.platform = PlatformOf(root);
@@ -74,6 +84,7 @@ reader::VendorHardware ProbeGpus(const std::string& root) {
   out.kernel_driver = ::access((root + "/proc/driver/nvidia").c_str(), F_OK) == 0;
   out.kernel_driver_version = VersionIn(reader::FirstLineOf(root + "/proc/driver/nvidia/version"));
   out.library_version = LibraryVersion(root);
+  out.service_manager = ::access((root + "/run/systemd/system").c_str(), F_OK) == 0;
   for (const std::string& name : reader::EntriesIn(root + "/dev")) {
     if (IsDevice(name)) reader::AddDevice(root, "/dev/" + name, out);
   }

@@ -13,6 +13,9 @@ namespace gpulens::nvml {
 // left empty.
 reader::VendorHardware ProbeGpus(const std::string& root = "");
 
+// Whether the driver is loaded and lists GPUs, but no device node of a GPU, such as /dev/nvidia0, was made.
+bool LacksDeviceNodes(const reader::VendorHardware& hardware) noexcept;
+
 // Whether it is worth while to open the library: a bus, device files, the kernel's driver, or a platform
 // whose GPUs are on no bus. A container may hide some of them.
 bool MayHaveGpus(const reader::VendorHardware& hardware) noexcept;
