@@ -60,6 +60,7 @@ FOREIGN = {
     "nghttp2/": ("net",),
     "protozero/": ("wire", "net", "sources/*"),
     "snappy-c.h": ("wire",),
+    "seccomp.h": ("base",),
     "sqlite3.h": ("store",),
     "ncursesw/": ("cli",),
     "CLI/": ("cli",),

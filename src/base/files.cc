@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -66,6 +67,13 @@ Status ReadFile(const char* path, std::string& out, size_t limit) {
   }
   out.resize(size);
   return Ok();
+}
+
+Status ReadUnlockedFile(const std::string& path, std::string& out, size_t limit) {
+  const UniqueFd lock(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (!lock) return ErrnoStatus("open " + path, errno);
+  if (::flock(lock.get(), LOCK_SH | LOCK_NB) != 0) return {Code::kTimeout, path + " is being written"};
+  return ReadFile(path.c_str(), out, limit);
 }
 
 Result<std::string> ReadFile(const std::string& path, size_t limit) {

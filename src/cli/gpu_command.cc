@@ -1,12 +1,16 @@
 #include "cli/commands.h"
 
+#include <linux/capability.h>
 #include <signal.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,8 +18,11 @@
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
 #include "base/check.h"
+#include "base/files.h"
 #include "base/memory.h"
 #include "base/parse.h"
+#include "base/sandbox/launcher.h"
+#include "base/sandbox/sandbox.h"
 #include "base/text.h"
 #include "cli/common/output.h"
 #include "cli/help/help.h"
@@ -134,6 +141,72 @@ bool IsDriverProcess(std::string_view library) noexcept {
   return library == "nvml" || library == "amdsmi" || library == "energy";
 }
 
+namespace {
+
+// What a vendor's library opens: itself and what it needs, the kernel driver's files, device files.
+constexpr std::string_view kLibraryFolders[] = {"/usr",
+                                                "/lib",
+                                                "/lib32",
+                                                "/lib64",
+                                                "/opt",
+                                                "/nix",
+                                                "/gnu",
+                                                "/proc",
+                                                "/sys",
+                                                "/etc/ld.so.cache",
+                                                "/etc/ld.so.preload",
+                                                "/etc/localtime",
+                                                "/etc/nvidia",
+                                                "/etc/amd",
+                                                "/etc/os-release",
+                                                "/etc/passwd",
+                                                "/etc/group",
+                                                "/etc/nsswitch.conf"};
+// Names in /dev, and in /run, begin with one of these. /dev/shm: locks of AMD SMI.
+constexpr std::string_view kDevices[] = {"nvidia", "dri", "kfd", "shm", "null", "zero", "random", "urandom"};
+constexpr std::string_view kRunFolders[] = {"nvidia"};  // of a driver in a container; nvidia-persistenced
+
+void AddNamesIn(const std::string& folder, std::span<const std::string_view> starts,
+                std::vector<std::string>& to) {
+  static_cast<void>(ForEachName(folder, [&](std::string_view name) {
+    if (std::ranges::any_of(starts, [&](std::string_view start) { return name.starts_with(start); }))
+      to.push_back(folder + "/" + std::string(name));
+    return true;
+  }));
+}
+
+std::string FolderOf(std::string_view path) { return std::string(path.substr(0, path.rfind('/'))); }
+
+// Confines this process before a library of a vendor is opened. `spool`: a file that is written.
+void ConfineReaderProcess(std::string_view vendor, std::string_view library_path, std::string_view spool) {
+  SandboxPlan plan{
+      .mode = SandboxMode::kEnforce, .filter = CallFilter::kReader, .files = {}, .capabilities = {}};
+  // For what drivers tell only an administrator.
+  plan.capabilities = {CAP_SYS_ADMIN};
+  if (const char* word = std::getenv(kSandboxVariable))
+    plan.mode = ParseSandboxMode(word).value_or(SandboxMode::kEnforce);
+  // AMD SMI lists the processes of a GPU by /proc/PID/fdinfo, which Landlock hides.
+  if (vendor != "amdsmi") {
+    FileRights& files = plan.files.emplace();
+    for (std::string_view folder : kLibraryFolders) files.read.emplace_back(folder);
+    AddNamesIn("/run", kRunFolders, files.read);
+    AddNamesIn("/dev", kDevices, files.devices);
+    if (library_path.find('/') != std::string_view::npos) files.read.push_back(FolderOf(library_path));
+    if (const char* folders = std::getenv("LD_LIBRARY_PATH")) {
+      for (std::string_view rest = folders; !rest.empty();) files.read.emplace_back(TakeUntil(rest, ':'));
+    }
+    // Files that simulated libraries follow.
+    for (const char* variable : {"GPULENS_FAKE_NVML", "GPULENS_FAKE_NVML_FAULTS", "GPULENS_FAKE_AMDSMI"}) {
+      if (const char* path = std::getenv(variable)) files.read.push_back(FolderOf(path));
+    }
+    files.write.push_back("/proc/self");  // names of its threads
+    if (!spool.empty()) files.write.push_back(FolderOf(spool));
+  }
+  static_cast<void>(EnterSandbox(plan));
+}
+
+}  // namespace
+
 void RunReaderProcess(std::span<const std::string_view> arguments) {
   ReleaseStartPages();  // Half of the mapped pages are relocations and start-up code.
   std::vector<std::string_view> rest(arguments.begin(), arguments.end());
@@ -145,8 +218,14 @@ void RunReaderProcess(std::span<const std::string_view> arguments) {
   for (int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_IGN);
   bool simulated = !rest.empty() && rest.front() == "--simulated";
   if (simulated) rest.erase(rest.begin());
+  UseInheritedLauncher();
+  const std::string_view spool = TakeValue(rest, "--record=");
+  std::string_view gpus = TakeValue(rest, "--record-gpus="), library_path;
+  for (std::string_view argument : rest) {
+    if (argument.starts_with("--library=")) library_path = argument.substr(10);
+  }
+  ConfineReaderProcess(library, library_path, spool);
   if (library == "energy") ::_exit(RunEnergyReader(TakeValue(rest, "--listen-fd="), simulated));
-  std::string_view spool = TakeValue(rest, "--record="), gpus = TakeValue(rest, "--record-gpus=");
   if (library == "amdsmi")
     ::_exit(amdsmi::RunAmdsmiReader(rest, simulated ? amdsmi::FakeAmdsmiLookup : nullptr));
   CHECK(library == "nvml");

@@ -45,13 +45,13 @@ class ReaderControl {
   void Join();
   // Called by the collector with what it reads.
   void Report(bool simulated, size_t gpus);
-  // File of the faults of simulated GPUs, which the collector passes on. Set before any collector is created;
-  // empty: none.
-  void SetFaultFile(std::string path) { fault_file_ = std::move(path); }
-  const std::string& fault_file() const noexcept { return fault_file_; }
+  // Descriptor of the file with the faults of simulated GPUs, which the reader process inherits. Set before any
+  // collector is created; -1: none.
+  void SetFaultFile(int fd) noexcept { fault_file_ = fd; }
+  int fault_file() const noexcept { return fault_file_; }
   // The same for the profile of simulated GPUs.
-  void SetProfileFile(std::string path) { profile_file_ = std::move(path); }
-  const std::string& profile_file() const noexcept { return profile_file_; }
+  void SetProfileFile(int fd) noexcept { profile_file_ = fd; }
+  int profile_file() const noexcept { return profile_file_; }
   // Called by an ending collector. After the last one the state is kUnowned.
   void Leave();
 
@@ -59,7 +59,7 @@ class ReaderControl {
 
  private:
   mutable std::mutex mutex_;
-  std::string fault_file_, profile_file_;
+  int fault_file_ = -1, profile_file_ = -1;
   bool queried_ = false, release_ = false, quiet_ = false, simulated_ = false;
   size_t gpus_ = 0;
   int collectors_ = 0;

@@ -1,6 +1,6 @@
 # The contract of plugins, and the plugins: one folder and one line of src/plugins/*.def each.
 include_guard()
-add_gpulens_library(plugins DEPS gpulens_catalog gpulens_instruments gpulens_net_http gpulens_net_client)
+add_gpulens_library(plugins DEPS gpulens_base_sandbox gpulens_catalog gpulens_instruments gpulens_net_http gpulens_net_client)
 gpulens_plugins(collectors
   DEPS gpulens_net_grpc gpulens_scrape_engine gpulens_scrape_gpu gpulens_sources_amdsmi gpulens_sources_amdsmi_probe
        gpulens_sources_hl_smi gpulens_sources_host gpulens_sources_kernel_log gpulens_sources_kubelet_api gpulens_sources_nvml

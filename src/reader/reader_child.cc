@@ -55,6 +55,7 @@ Status ReaderLink::Start(const SourceOptions& options, const StartOptions& how) 
   child_options.environment = options.environment;
   // The same numbers in the child: none can be overwritten by another.
   child_options.pass_fds = {{ends.theirs.get(), ends.theirs.get()}, {page.get(), page.get()}};
+  for (int fd : options.inherited) child_options.pass_fds.emplace_back(fd, fd);
   auto& arguments = child_options.arguments;
   arguments.push_back(Number("--socket-fd", ends.theirs.get()));
   arguments.push_back(Number("--page-fd", page.get()));

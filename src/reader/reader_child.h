@@ -20,6 +20,7 @@ struct SourceOptions {
   std::string program = "/proc/self/exe";
   std::vector<std::string> arguments;    // Before those that the source adds: "reader", "amdsmi".
   std::vector<std::string> environment;  // "KEY=value", added to ours.
+  std::vector<int> inherited;            // Descriptors that it has under the same numbers.
   std::string library_path;              // Empty: the usual places.
   std::string build_id;
   Duration interval = std::chrono::seconds(1);

@@ -130,9 +130,11 @@ class FakeMachine {
     last_look_ns_ = now;
     FileMark seen = MarkOf(path_);
     if (!seen.there() || seen == seen_) return;
-    seen_ = seen;
     std::string text;
-    if (!ReadFile(path_.c_str(), text, setup_.max_bytes)) return;
+    const Status read = ReadUnlockedFile(path_, text, setup_.max_bytes);
+    if (read.code == Code::kTimeout) return;
+    seen_ = seen;
+    if (!read) return;
     if (Result<Profile> profile = setup_.parse(text)) Replace(*std::move(profile));
     else
       std::fprintf(stderr, "simulated %s: %s: %s\n", setup_.library, path_.c_str(),

@@ -63,10 +63,11 @@ std::optional<Finding> DriverFinding(std::string_view status);
 // File of simulated faults, for the reader process. Used by one thread.
 class FaultFile {
  public:
-  // Creates an empty script. An error of the kernel leaves path() empty.
+  // Creates an empty script. An error of the kernel leaves fd() negative.
   Status Open() { return file_.Open(); }
-  // Path for the reader process. Constant during the lifetime of the object.
-  const std::string& path() const noexcept { return file_.path(); }
+  // For the reader process; see MemoryFile.
+  int fd() const noexcept { return file_.fd(); }
+  std::string path() const { return file_.path(); }
 
   // Change the list as FaultList does, and write it for the reader process.
   Result<std::string> Fail(std::string_view words, int64_t now_ns, size_t gpus);

@@ -1,7 +1,8 @@
-// A file in memory without a name of its own: a process of the same user reads it through ours in /proc. For
-// texts that the reader process follows while they change.
+// A file in memory without a name of its own, which a reader process inherits. For texts that it follows
+// while they change.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -14,16 +15,19 @@ namespace gpulens {
 // Used by one thread.
 class MemoryFile {
  public:
-  // Creates it empty. An error of the kernel leaves path() empty.
+  // Creates it empty. An error of the kernel leaves fd() negative.
   Status Open();
-  // Constant during the lifetime of the object.
-  const std::string& path() const noexcept { return path_; }
-  // Puts a whole file in place of the old one under the same path: a reader never sees a part.
+  // Constant during the lifetime of the object; a process that inherits it reads /proc/self/fd/NUMBER with
+  // ReadUnlockedFile.
+  int fd() const noexcept { return file_.get(); }
+  // Its path in this process.
+  std::string path() const;
+  // Replaces the text: a reader sees the old one or the new one. Waits a moment for who is reading.
   Status Write(std::string_view text);
 
  private:
   UniqueFd file_;
-  std::string path_;
+  size_t writes_ = 0;
 };
 
 }  // namespace gpulens

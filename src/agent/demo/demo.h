@@ -42,7 +42,7 @@ class Demo {
   // Closes the pages; before the loop ends. The owners stay.
   void Stop();
   // Of the simulated NVIDIA library.
-  const std::string& profile_path() const noexcept { return profile_.path(); }
+  int profile_fd() const noexcept { return profile_.fd(); }
   const DemoNode& node() const noexcept { return node_; }
   // Adds its owners, in place of those enrichers that would look for simulated pids among real ones.
   static void ReplaceEnrichers(std::vector<EnricherSet::Setup>& setups);

@@ -94,7 +94,7 @@ class LocalNode::Impl {
     if (scenario.empty()) return Ok();
     ASSIGN_OR_RETURN(demo_, demo::Demo::Start(scenario, env_));
     env_.simulated = &demo_->node();
-    nvml_control_.SetProfileFile(demo_->profile_path());
+    nvml_control_.SetProfileFile(demo_->profile_fd());
     env_.nvml = &nvml_control_;
     return Ok();
   }

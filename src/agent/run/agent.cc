@@ -2,11 +2,11 @@
 
 #include <fcntl.h>
 #include <malloc.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <gpulens/status.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -37,14 +37,18 @@
 #include "agent/run/config_file.h"
 #include "agent/run/endpoints.h"
 #include "agent/run/plan.h"
+#include "agent/run/rights.h"
 #include "agent/status/agent_watch.h"
 #include "agent/targets/found_targets.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/parse.h"
 #include "base/result.h"
+#include "base/sandbox/launcher.h"
+#include "base/sandbox/sandbox.h"
 #include "base/threads.h"
 #include "base/version.h"
 #include "history/history.h"
@@ -106,9 +110,6 @@ Status RaiseFileLimit() {
   return {Code::kExhausted, "the agent may open " + std::to_string(files.rlim_cur) + " files and needs " +
                                 std::to_string(kFilesLeast) + ": raise LimitNOFILE, or ulimit -n"};
 }
-
-// Disables core dumps and ptrace by the same user: the process holds the key of a certificate.
-void LeaveNoDump() noexcept { ::prctl(PR_SET_DUMPABLE, 0); }
 
 // The first and the last lines of `gpulens agent`: what was found, what is absent, where it is served, how it
 // ended. AfterTick comes from a worker, Farewell from the main thread when no more ticks come.
@@ -270,10 +271,36 @@ bool IgnoresHangups() {
   return ::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_IGN;
 }
 
+bool LauncherEnded() {
+  pollfd end{.fd = LauncherEndFd(), .events = POLLIN, .revents = 0};
+  return end.fd >= 0 && ::poll(&end, 1, 0) > 0;
+}
+
+// What is there before the agent has threads.
+struct LoadedAgent {
+  Instant started = RealClock().Now();
+  std::unique_ptr<Schema> schema;
+  std::string file;  // of the configuration; empty: none
+  Config config;
+  std::string state_dir;
+  Rights granted;
+  std::vector<SandboxLayer> sandbox;
+};
+
 // The running program. Members are destroyed in the reverse order of their declaration.
 class Agent {
  public:
-  explicit Agent(const AgentOptions& options) : options_(options), schema_(MakeSchema()) {}
+  Agent(const AgentOptions& options, LoadedAgent loaded)
+      : options_(options),
+        schema_(std::move(loaded.schema)),
+        started_(loaded.started),
+        file_(std::move(loaded.file)),
+        config_(std::move(loaded.config)),
+        granted_(std::move(loaded.granted)),
+        sandbox_(std::move(loaded.sandbox)) {
+    env_.state_dir = std::move(loaded.state_dir);
+    env_.demo = options.demo;
+  }
 
   int Run();
 
@@ -296,9 +323,11 @@ class Agent {
 
   const AgentOptions options_;
   const std::unique_ptr<Schema> schema_;
-  const Instant started_ = RealClock().Now();
-  std::string file_;
+  const Instant started_;
+  const std::string file_;
   Config config_;
+  const Rights granted_;
+  const std::vector<SandboxLayer> sandbox_;
   IoLoop io_;
   // A job for each target, when all are due at once.
   Workers workers_{2, 8192};
@@ -331,6 +360,7 @@ class Agent {
   std::unique_ptr<ControlSocket> control_;
   std::mutex reload_mutex_;  // one reload at a time
   bool ending_ = false;      // under reload_mutex_
+  std::atomic<bool> launcher_ended_{false};
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable wake_;
@@ -368,7 +398,7 @@ Status Agent::StartDemo() {
   if (scenario.empty()) return Ok();
   ASSIGN_OR_RETURN(demo_, demo::Demo::Start(scenario, env_));
   env_.simulated = &demo_->node();
-  nvml_control_.SetProfileFile(demo_->profile_path());
+  nvml_control_.SetProfileFile(demo_->profile_fd());
   return Ok();
 }
 
@@ -409,12 +439,9 @@ Status Agent::Start() {
   env_.events = &events_;
   env_.gpu_pods = &gpu_pods_;
   env_.received = &fleet_;
-  env_.state_dir = StateDir(config_.Text("state_dir"));
-  if (options_.demo) env_.state_dir = DemoStateDir(env_.state_dir);
   ReportOfStateFolder(env_.state_dir);
-  env_.demo = options_.demo;
   env_.nvml = &nvml_control_;
-  if (faults_.Open()) nvml_control_.SetFaultFile(faults_.path());
+  if (faults_.Open()) nvml_control_.SetFaultFile(faults_.fd());
   io_.Start();
   RETURN_IF_ERROR(io_.status());
   RETURN_IF_ERROR(workers_.status());
@@ -422,7 +449,6 @@ Status Agent::Start() {
   ASSIGN_OR_RETURN(authenticator_, Authenticator::Open(io_, config_.Group("http").Text("web_config"),
                                                        std::bind_front(&PasswordThread::Post, &passwords_)));
   env_.authenticator = authenticator_.get();
-  if (authenticator_->config().tls) LeaveNoDump();
   io_.Call([this] { authenticator_->AllowHosts(AllowedHosts(config_)); });
   budget_ = std::make_unique<SeriesBudget>(static_cast<uint64_t>(config_.Group("limits").Int("series")));
   pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, *budget_);
@@ -553,6 +579,13 @@ void Agent::WatchSignals() {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
   for (int signal : {SIGINT, SIGTERM}) static_cast<void>(io_.OnSignal(signal, stop));
+  static_cast<void>(io_.OnSignal(SIGCHLD, [this, stop] {
+    if (!LauncherEnded() || launcher_ended_.exchange(true)) return;
+    // Reader processes ended with it, and no other can be started by a confined process.
+    Log(LogLevel::kError, "agent", "launcher_ended",
+        "the process that starts programs has ended, so the agent ends, too: start it again.");
+    stop();
+  }));
   // SIGHUP means that the terminal was closed, which ends this as any other program of it, or that the
   // configuration is to be read again. nohup and services are not ended by terminals.
   const bool ends_with_terminal = OnTerminal() && !IgnoresHangups();
@@ -614,14 +647,6 @@ int Agent::Stop(int code) {
 }
 
 int Agent::Run() {
-  file_ = FindConfigFile(options_.config_file);
-  LoadOutcome outcome = LoadConfig(*schema_, file_, options_.flags);
-  std::string report = outcome.FullReport();
-  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
-  if (!outcome.ok()) return 2;
-  config_ = std::move(outcome.config);
-  SetLogOptions(LogOptionsFor(config_.Group("log")));
-  static_cast<void>(SetLogLevels(config_.Group("log").Text("level")));
   WatchSignals();
   Status status = Start();
   if (!status) {
@@ -632,7 +657,42 @@ int Agent::Run() {
   KeepWatchdogQuiet();
   io_.After(kStartTime, [] { ReleaseStartPages(); });
   WaitForStop();
-  return Stop(0);
+  return Stop(launcher_ended_ ? 1 : 0);
+}
+
+// Without a sandbox every process does what its user may.
+SandboxMode ModeOf(const Config& config) {
+  return ParseSandboxMode(config.Group("sandbox").Text("mode")).value_or(SandboxMode::kEnforce);
+}
+
+// Folders that are to be written; a confined process makes none elsewhere. Whose cannot be made is reported
+// by what writes there.
+void MakeFolders(const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) static_cast<void>(MakeFoldersAbove(folder + "/"));
+}
+
+// Starts the launcher and confines this process: before there are threads, since both hold for one thread and
+// for what it starts.
+Status Confine(LoadedAgent& loaded, const Env& env) {
+  const SandboxMode mode = ModeOf(loaded.config);
+  loaded.granted = RightsOf(loaded.config, env);
+  SandboxPlan plan{.mode = mode, .filter = CallFilter::kAgent, .files = FileRights(), .capabilities = {}};
+  if (mode == SandboxMode::kOff) {
+    ::setenv(kSandboxVariable, "off", 1);  // for its reader processes
+  } else {
+    MakeFolders(loaded.granted.folders);
+    RETURN_IF_ERROR(StartLauncher({.mode = mode, .programs = loaded.granted.programs, .root = env.root}));
+  }
+  AllowReadingAll(*plan.files);
+  auto add = [](std::vector<std::string>& to, const std::vector<std::string>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  add(plan.files->write, loaded.granted.folders);
+  add(plan.files->write, loaded.granted.files);
+  add(plan.files->devices, loaded.granted.devices);
+  plan.capabilities = loaded.granted.capabilities;
+  loaded.sandbox = EnterSandbox(plan);
+  return Ok();
 }
 
 }  // namespace
@@ -647,7 +707,26 @@ int RunAgent(const AgentOptions& options) {
     ::dprintf(STDERR_FILENO, "gpulens: %s\n", status.detail.c_str());
     return 2;
   }
-  Agent agent(options);
+  LoadedAgent loaded;
+  loaded.schema = MakeSchema();
+  loaded.file = FindConfigFile(options.config_file);
+  LoadOutcome outcome = LoadConfig(*loaded.schema, loaded.file, options.flags);
+  const std::string report = outcome.FullReport();
+  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
+  if (!outcome.ok()) return 2;
+  loaded.config = std::move(outcome.config);
+  SetLogOptions(LogOptionsFor(loaded.config.Group("log")));
+  static_cast<void>(SetLogLevels(loaded.config.Group("log").Text("level")));
+  loaded.state_dir = StateDir(loaded.config.Text("state_dir"));
+  if (options.demo) loaded.state_dir = DemoStateDir(loaded.state_dir);
+  Env env;
+  env.state_dir = loaded.state_dir;
+  env.demo = options.demo;
+  if (Status status = Confine(loaded, env); !status) {
+    ::dprintf(STDERR_FILENO, "gpulens: %s\n", status.detail.c_str());
+    return 1;
+  }
+  Agent agent(options, std::move(loaded));
   return agent.Run();
 }
 

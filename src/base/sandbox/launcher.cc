@@ -4,9 +4,11 @@
 #include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +16,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -296,6 +299,8 @@ class Launcher {
       ::fcntl(line->theirs.get(), F_SETFL, 0);
       variables.push_back(std::string(kLauncherVariable) + "=" + std::to_string(LineNumber(request.numbers)));
     }
+    const std::string_view mode = options_.mode == SandboxMode::kLog ? "log" : "enforce";
+    variables.push_back(std::string(kSandboxVariable) + "=" + std::string(mode));
     std::vector<char*> argv{request.program.data()}, envp;
     for (std::string& one : request.arguments) argv.push_back(one.data());
     for (std::string& one : variables) envp.push_back(one.data());
@@ -410,6 +415,7 @@ class Launcher {
 class LauncherClient final : public ProgramStarter, public ProcessFileOpener {
  public:
   LauncherClient(UniqueFd socket, pid_t pid) : socket_(std::move(socket)), pid_(pid) {
+    if (pid > 0) end_.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
     ::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof kPatience);
   }
@@ -451,7 +457,7 @@ class LauncherClient final : public ProgramStarter, public ProcessFileOpener {
     return std::move(answer.fds.front());
   }
 
-  int end_fd() const noexcept { return socket_.get(); }
+  int end_fd() const noexcept { return end_.get(); }
   pid_t pid() const noexcept { return pid_; }
 
  private:
@@ -480,6 +486,7 @@ class LauncherClient final : public ProgramStarter, public ProcessFileOpener {
 
   const UniqueFd socket_;
   const pid_t pid_;
+  UniqueFd end_;
   std::mutex mutex_;
   uint64_t number_ = 0;
 };
@@ -503,7 +510,11 @@ Status StartLauncher(LauncherOptions options) {
   const pid_t pid = ::fork();
   if (pid < 0) return ErrnoStatus("fork", errno);
   if (pid == 0) {
-    ours.reset();
+    // Sockets that the agent inherited are not its, either.
+    const auto kept = static_cast<unsigned>(theirs.get());
+    if (kept > 3) ::syscall(SYS_close_range, 3U, kept - 1, 0U);
+    ::syscall(SYS_close_range, kept + 1, ~0U, 0U);
+    static_cast<void>(ours.release());
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != agent) ::_exit(1);
     ::prctl(PR_SET_NAME, "gpulens-launch");

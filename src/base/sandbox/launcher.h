@@ -21,10 +21,11 @@ struct ProgramRule {
   // slash): "--interval-ns=". An empty one allows a whole argument of that kind.
   std::vector<std::string> prefixes;
   std::vector<std::string>
-      variables;                 // "NAME" or "NAME_": names, or starts, of variables that it gets from us
-  bool network = false;          // whether it may open sockets other than AF_UNIX
-  bool confines_itself = false;  // it is this program: it enters its own sandbox
-  bool reads_processes = false;  // it may itself ask the launcher for files of processes
+      variables;                     // "NAME" or "NAME_": names, or starts, of variables that it gets from us
+  std::vector<std::string> devices;  // device files that it may use
+  bool network = false;              // whether it may open sockets other than AF_UNIX
+  bool confines_itself = false;      // it is this program: it enters its own sandbox
+  bool reads_processes = false;      // it may itself ask the launcher for files of processes
   friend bool operator==(const ProgramRule&, const ProgramRule&) = default;
 };
 
@@ -38,7 +39,7 @@ struct LauncherOptions {
 // threads. It ends with this process, and what it started with it.
 Status StartLauncher(LauncherOptions options);
 
-// Becomes readable when the launcher has ended: nothing can be started any more. -1: there is none.
+// A pidfd: readable when the launcher has ended, and nothing can be started any more. -1: there is none.
 int LauncherEndFd() noexcept;
 // Its process; -1: there is none.
 int LauncherPid() noexcept;

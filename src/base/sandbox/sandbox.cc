@@ -118,8 +118,8 @@ constexpr int kPathBeneath = 1;
 
 // The rights that a version of Landlock knows.
 uint64_t RightsOfVersion(int64_t version) noexcept {
-  uint64_t all = kExecute | kWriteFile | kReadFile | kReadDir | kRemoveDir | kRemoveFile | kMakeChar | kMakeDir |
-                 kMakeFile | kMakeSocket | kMakeFifo | kMakeBlock | kMakeLink;
+  uint64_t all = kExecute | kWriteFile | kReadFile | kReadDir | kRemoveDir | kRemoveFile | kMakeChar |
+                 kMakeDir | kMakeFile | kMakeSocket | kMakeFifo | kMakeBlock | kMakeLink;
   if (version >= 2) all |= kRefer;
   if (version >= 3) all |= kTruncate;
   if (version >= 5) all |= kDeviceIoctl;
@@ -139,8 +139,8 @@ class Ruleset {
     }
     handled_ = RightsOfVersion(version_);
     const uint64_t attributes = handled_;  // struct landlock_ruleset_attr of version 1
-    ruleset_.reset(static_cast<int>(
-        ::syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0)));
+    ruleset_.reset(
+        static_cast<int>(::syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0)));
     if (!ruleset_) layer.detail = "landlock_create_ruleset: " + ErrorText(errno);
     return bool(ruleset_);
   }
@@ -192,39 +192,54 @@ SandboxLayer LimitFiles(const FileRights& files, bool programs) {
 // What a filter refuses or allows by arguments. Everything else is a name in one of the lists.
 constexpr const char* kAgentCalls[] = {
     // Files.
-    "read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "preadv2", "pwritev2", "close",
-    "close_range", "open", "openat", "openat2", "stat", "lstat", "fstat", "newfstatat", "statx", "statfs",
-    "fstatfs", "access", "faccessat", "faccessat2", "lseek", "getdents", "getdents64", "readlink", "readlinkat",
-    "getcwd", "fcntl", "flock", "dup", "dup2", "dup3", "pipe", "pipe2", "truncate", "ftruncate", "fallocate",
-    "fsync", "fdatasync", "sync_file_range", "fadvise64", "readahead", "copy_file_range", "sendfile", "rename",
-    "renameat", "renameat2", "unlink", "unlinkat", "mkdir", "mkdirat", "rmdir", "link", "linkat", "symlink",
-    "symlinkat", "chmod", "fchmod", "fchmodat", "chown", "fchown", "fchownat", "lchown", "utimensat", "umask",
-    "memfd_create", "inotify_init1", "inotify_add_watch", "inotify_rm_watch",
+    "read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "preadv2", "pwritev2",
+    "close", "close_range", "open", "openat", "openat2", "stat", "lstat", "fstat", "newfstatat", "statx",
+    "statfs", "fstatfs", "access", "faccessat", "faccessat2", "lseek", "getdents", "getdents64", "readlink",
+    "readlinkat", "getcwd", "fcntl", "flock", "dup", "dup2", "dup3", "pipe", "pipe2", "truncate", "ftruncate",
+    "fallocate", "fsync", "fdatasync", "sync_file_range", "fadvise64", "readahead", "copy_file_range",
+    "sendfile", "rename", "renameat", "renameat2", "unlink", "unlinkat", "mkdir", "mkdirat", "rmdir", "link",
+    "linkat", "symlink", "symlinkat", "chmod", "fchmod", "fchmodat", "chown", "fchown", "fchownat", "lchown",
+    "utimensat", "umask", "memfd_create", "inotify_init1", "inotify_add_watch", "inotify_rm_watch",
     // Memory.
     "munmap", "mremap", "madvise", "brk", "mlock", "mlock2", "munlock", "msync", "mincore", "membarrier",
     // Threads and this process.
-    "futex", "futex_wait", "futex_wake", "futex_waitv", "set_robust_list", "get_robust_list", "set_tid_address",
-    "rseq", "exit", "exit_group", "gettid", "getpid", "getppid", "getuid", "geteuid", "getgid", "getegid",
-    "getresuid", "getresgid", "getgroups", "getpgrp", "getpgid", "getsid", "capget", "sched_yield",
-    "sched_getaffinity", "sched_getparam", "sched_getscheduler", "sched_get_priority_min",
-    "sched_get_priority_max", "getpriority", "setpriority", "getrusage", "getrlimit", "times", "wait4", "waitid",
-    "uname", "sysinfo", "getcpu", "getrandom",
+    "futex", "futex_wait", "futex_wake", "futex_waitv", "set_robust_list", "get_robust_list",
+    "set_tid_address", "rseq", "exit", "exit_group", "gettid", "getpid", "getppid", "getuid", "geteuid",
+    "getgid", "getegid", "getresuid", "getresgid", "getgroups", "getpgrp", "getpgid", "getsid", "capget",
+    "sched_yield", "sched_getaffinity", "sched_getparam", "sched_getscheduler", "sched_get_priority_min",
+    "sched_get_priority_max", "getpriority", "setpriority", "getrusage", "getrlimit", "times", "wait4",
+    "waitid", "uname", "sysinfo", "getcpu", "getrandom",
     // Time.
     "clock_gettime", "clock_getres", "clock_nanosleep", "nanosleep", "gettimeofday", "time", "timerfd_create",
     "timerfd_settime", "timerfd_gettime", "restart_syscall",
     // Waiting and signals.
-    "epoll_create", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll",
-    "select", "pselect6", "eventfd", "eventfd2", "signalfd", "signalfd4", "rt_sigaction", "rt_sigprocmask",
-    "rt_sigreturn", "rt_sigtimedwait", "rt_sigpending", "rt_sigsuspend", "sigaltstack", "pause",
+    "epoll_create", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "epoll_pwait2", "poll",
+    "ppoll", "select", "pselect6", "eventfd", "eventfd2", "signalfd", "signalfd4", "rt_sigaction",
+    "rt_sigprocmask", "rt_sigreturn", "rt_sigtimedwait", "rt_sigpending", "rt_sigsuspend", "sigaltstack",
+    "pause",
     // Network; the families are limited below.
-    "socketpair", "bind", "listen", "accept", "accept4", "connect", "getsockname", "getpeername", "setsockopt",
-    "getsockopt", "sendto", "recvfrom", "sendmsg", "recvmsg", "sendmmsg", "recvmmsg", "shutdown"};
+    "socketpair", "bind", "listen", "accept", "accept4", "connect", "getsockname", "getpeername",
+    "setsockopt", "getsockopt", "sendto", "recvfrom", "sendmsg", "recvmsg", "sendmmsg", "recvmmsg",
+    "shutdown"};
 
-constexpr const char* kParserCalls[] = {
-    "read", "write", "readv", "writev", "pread64", "close", "fstat", "lseek", "recvfrom", "recvmsg", "sendto",
-    "sendmsg", "poll", "ppoll", "munmap", "mremap", "madvise", "brk", "futex", "exit", "exit_group", "getpid",
-    "gettid", "getrandom", "sched_yield", "clock_gettime", "gettimeofday", "clock_nanosleep", "nanosleep",
-    "restart_syscall", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "rseq", "set_robust_list"};
+constexpr const char* kParserCalls[] = {"read",           "write",
+                                        "readv",          "writev",
+                                        "pread64",        "close",
+                                        "fstat",          "lseek",
+                                        "recvfrom",       "recvmsg",
+                                        "sendto",         "sendmsg",
+                                        "poll",           "ppoll",
+                                        "munmap",         "mremap",
+                                        "madvise",        "brk",
+                                        "futex",          "exit",
+                                        "exit_group",     "getpid",
+                                        "gettid",         "getrandom",
+                                        "sched_yield",    "clock_gettime",
+                                        "gettimeofday",   "clock_nanosleep",
+                                        "nanosleep",      "restart_syscall",
+                                        "rt_sigaction",   "rt_sigprocmask",
+                                        "rt_sigreturn",   "rseq",
+                                        "set_robust_list"};
 
 // Refused in every process that has a list of what is refused.
 constexpr const char* kNobodyCalls[] = {
@@ -232,16 +247,17 @@ constexpr const char* kNobodyCalls[] = {
     "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "pidfd_getfd",
     "kcmp", "migrate_pages", "move_pages",
     // Mounts, namespaces and roots.
-    "mount", "umount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "open_tree_attr", "fsopen",
-    "fsconfig", "fsmount", "fspick", "mount_setattr", "setns", "unshare", "open_by_handle_at",
+    "mount", "umount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "open_tree_attr",
+    "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr", "setns", "unshare", "open_by_handle_at",
     // The kernel and the machine.
     "bpf", "perf_event_open", "init_module", "finit_module", "delete_module", "create_module", "kexec_load",
-    "kexec_file_load", "reboot", "swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "syslog", "settimeofday",
-    "clock_settime", "clock_settime64", "clock_adjtime", "adjtimex", "stime", "sethostname", "setdomainname",
-    "iopl", "ioperm", "modify_ldt", "nfsservctl", "lookup_dcookie", "vhangup", "uselib", "fanotify_init",
+    "kexec_file_load", "reboot", "swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "syslog",
+    "settimeofday", "clock_settime", "clock_settime64", "clock_adjtime", "adjtimex", "stime", "sethostname",
+    "setdomainname", "iopl", "ioperm", "modify_ldt", "nfsservctl", "lookup_dcookie", "vhangup", "uselib",
+    "fanotify_init",
     // Parts of the kernel that have been broken into most.
-    "io_uring_setup", "io_uring_enter", "io_uring_register", "userfaultfd", "keyctl", "add_key", "request_key",
-    "vmsplice"};
+    "io_uring_setup", "io_uring_enter", "io_uring_register", "userfaultfd", "keyctl", "add_key",
+    "request_key", "vmsplice"};
 
 // Refused in a process that starts nothing.
 constexpr const char* kProgramCalls[] = {"execve", "execveat", "fork", "vfork"};
@@ -296,7 +312,8 @@ class Filter {
   void Rule(uint32_t action, const char* call, Conditions... conditions) {
     if (!filter_) return;
     const int number = ::seccomp_syscall_resolve_name(call);
-    if (number == __NR_SCMP_ERROR || number < 0) return;  // not on this architecture, or newer than libseccomp
+    if (number == __NR_SCMP_ERROR || number < 0)
+      return;  // not on this architecture, or newer than libseccomp
     const std::array<scmp_arg_cmp, sizeof...(conditions)> list{conditions...};
     const int result =
         ::seccomp_rule_add_array(filter_, action, number, static_cast<unsigned>(list.size()), list.data());
@@ -319,12 +336,12 @@ scmp_arg_cmp Differs(unsigned argument, uint64_t value) noexcept {
   return {.arg = argument, .op = SCMP_CMP_NE, .datum_a = value, .datum_b = 0};
 }
 
-// Requests of ioctl: is this a terminal, how wide is it; what waits in a descriptor, do not wait, close on exec;
-// the speed of a network interface.
+// Requests of ioctl: is this a terminal, how wide is it; what waits in a descriptor, do not wait, close on
+// exec; the speed of a network interface.
 constexpr uint64_t kIoctls[] = {0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x8946};
-constexpr uint64_t kTypeMask = 0xf;       // of a socket's type, without flags
-constexpr uint64_t kWriteAndExecute = 6;  // PROT_WRITE | PROT_EXEC
-constexpr uint64_t kExecuteMemory = 4;    // PROT_EXEC
+constexpr uint64_t kTypeMask = 0xf;                         // of a socket's type, without flags
+constexpr uint64_t kWriteAndExecute = 6;                    // PROT_WRITE | PROT_EXEC
+constexpr uint64_t kExecuteMemory = 4;                      // PROT_EXEC
 constexpr uint64_t kPushInput = 0x5412, kConsole = 0x541C;  // TIOCSTI, TIOCLINUX
 
 // Memory that is written is not executed, and nothing becomes executable later.
@@ -342,8 +359,8 @@ void AllowAgent(Filter& filter) {
   const auto self = static_cast<uint64_t>(::getpid());
   filter.Allow("tgkill", Equals(0, self));
   filter.Allow("prlimit64", Equals(0, 0));
-  for (int option : {PR_SET_NAME, PR_GET_NAME, PR_SET_VMA, PR_GET_DUMPABLE, PR_CAPBSET_READ, PR_GET_NO_NEW_PRIVS,
-                     PR_GET_SECCOMP})
+  for (int option : {PR_SET_NAME, PR_GET_NAME, PR_SET_VMA, PR_GET_DUMPABLE, PR_CAPBSET_READ,
+                     PR_GET_NO_NEW_PRIVS, PR_GET_SECCOMP})
     filter.Allow("prctl", Equals(0, static_cast<uint64_t>(option)));
   for (uint64_t request : kIoctls) filter.Allow("ioctl", Masked(1, 0xffffffff, request));
   filter.Allow("socket", Equals(0, AF_UNIX));
@@ -365,7 +382,8 @@ void RefuseEscapes(Filter& filter) {
   filter.Refuse("ioctl", Masked(1, 0xffffffff, kPushInput));
   filter.Refuse("ioctl", Masked(1, 0xffffffff, kConsole));
   // New namespaces.
-  for (uint64_t flag : {CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET})
+  for (uint64_t flag :
+       {CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET})
     filter.Refuse("clone", Masked(0, flag, flag));
 }
 
@@ -397,7 +415,8 @@ SandboxLayer LimitCalls(SandboxMode mode, CallFilter what) {
   const int error = filter.Load();
   layer.on = error == 0 && mode == SandboxMode::kEnforce;
   if (error != 0) layer.detail = "seccomp: " + ErrorText(error);
-  else if (mode == SandboxMode::kLog) layer.detail = "sandbox.mode is log: the kernel logs what would be refused";
+  else if (mode == SandboxMode::kLog)
+    layer.detail = "sandbox.mode is log: the kernel logs what would be refused";
   else layer.detail = listed ? "a list of what is allowed" : "a list of what is refused";
   return layer;
 }
@@ -405,8 +424,8 @@ SandboxLayer LimitCalls(SandboxMode mode, CallFilter what) {
 SandboxLayer LeaveNoDump() {
   SandboxLayer layer{.name = "core dumps"};
   layer.on = ::prctl(PR_SET_DUMPABLE, 0) == 0;
-  layer.detail = layer.on ? "none, and its user's other processes cannot look into it"
-                          : "prctl: " + ErrorText(errno);
+  layer.detail =
+      layer.on ? "none, and its user's other processes cannot look into it" : "prctl: " + ErrorText(errno);
   return layer;
 }
 

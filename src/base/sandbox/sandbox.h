@@ -40,6 +40,9 @@ struct FileRights {
 // Adds everything below / but /dev, and the harmless device files: null, zero, full, random, urandom, tty.
 void AllowReadingAll(FileRights& files);
 
+// Names the mode, "enforce", "log" or "off", for reader processes that the launcher starts.
+inline constexpr const char* kSandboxVariable = "GPULENS_READER_SANDBOX";
+
 struct SandboxPlan {
   SandboxMode mode = SandboxMode::kEnforce;
   CallFilter filter = CallFilter::kAgent;
@@ -52,7 +55,7 @@ struct SandboxPlan {
 struct SandboxLayer {
   std::string_view name;  // "capabilities", "files", "system calls", "core dumps"
   bool on = false;
-  std::string detail;  // if it is on: what is left; else: why not, as a sentence
+  std::string detail = {};  // if it is on: what is left; else: why not, as a sentence
 };
 
 // Applies the plan to the calling thread, and to threads and processes that it starts afterwards; call it

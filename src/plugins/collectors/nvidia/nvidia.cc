@@ -62,10 +62,15 @@ nvml::SourceOptions MakeSourceOptions(const Options& options, Duration interval,
                    (options.Bool("details") ? nvml::kDetailMore : 0U) |
                    (options.Bool("samples") ? nvml::kDetailSamples : 0U);
   if (simulated) source.arguments.push_back("--simulated");
-  if (simulated && env.nvml && !env.nvml->fault_file().empty())
-    source.environment.push_back("GPULENS_FAKE_NVML_FAULTS=" + env.nvml->fault_file());
-  if (simulated && env.nvml && !env.nvml->profile_file().empty())
-    source.environment.push_back("GPULENS_FAKE_NVML=" + env.nvml->profile_file());
+  auto inherit = [&](const char* variable, int fd) {
+    if (fd < 0) return;
+    source.inherited.push_back(fd);
+    source.environment.push_back(std::string(variable) + "=/proc/self/fd/" + std::to_string(fd));
+  };
+  if (simulated && env.nvml) {
+    inherit("GPULENS_FAKE_NVML_FAULTS", env.nvml->fault_file());
+    inherit("GPULENS_FAKE_NVML", env.nvml->profile_file());
+  }
   if (options.Bool("clock_events")) source.event_types |= nvml::kEventClock | nvml::kEventPerformanceState;
   return source;
 }

@@ -134,9 +134,11 @@ void FaultWatch::Look(int64_t now_ns) {
   last_look_ns_ = now_ns;
   FileMark seen = MarkOf(path_);
   if (!seen.there() || seen == seen_) return;
-  seen_ = seen;
   std::string text;
-  if (!ReadFile(path_.c_str(), text, kMaxFaultScript)) return;
+  const Status read = ReadUnlockedFile(path_, text, kMaxFaultScript);
+  if (read.code == Code::kTimeout) return;
+  seen_ = seen;
+  if (!read) return;
   // Empty: no fault was requested yet.
   Result<std::vector<LiveFault>> faults = text.empty() ? std::vector<LiveFault>{} : ParseFaultScript(text);
   if (faults) {
