@@ -1,6 +1,7 @@
 #include "agent/run/rights.h"
 
 #include "base/files.h"
+#include "base/version.h"
 
 namespace gpulens {
 
@@ -12,7 +13,8 @@ Rights RightsOf(const Config& config, const Env& env) {
   if (socket.starts_with('/')) out.folders.push_back(socket.substr(0, socket.rfind('/')));
   out.programs.push_back(
       {.path = "/proc/self/exe",
-       .arguments = {"reader", "nvml", "amdsmi", "energy", "--simulated"},
+       .arguments = {"reader", "nvml", "amdsmi", "energy", "--simulated",
+                     "--build-id=" + std::string(Version()) + " " + std::string(Revision())},
        .prefixes = {"--socket-fd=", "--page-fd=", "--interval-ns=", "--medium-ns=", "--slow-ns=",
                     "--build-id=", "--leave-out=", "--watch=", "--details=", "--events=", "--listen-fd="},
        .variables = {"GPULENS_FAKE_", "LD_LIBRARY_PATH"},

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/capability.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -23,6 +24,8 @@
 
 namespace gpulens {
 namespace {
+
+using testing::TempFolder;
 
 // Runs `what` in a process of its own that enters the sandbox first; returns its exit code, or -1 where there
 // is no sandbox here.
