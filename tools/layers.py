@@ -34,7 +34,7 @@ FLOORS = {
     "pipeline": (5, ("base", "core", "net", "reader", "catalog", "delivery", "plugins", "quality")),
     "export": (6, ("base", "core", "net", "catalog", "wire", "names", "plugins", "pipeline")),
     "ingest": (6, ("base", "net", "wire", "plugins", "pipeline")),
-    "scrape": (6, ("base", "core", "net", "catalog", "wire", "plugins", "quality", "pipeline")),
+    "scrape": (6, ("base", "core", "net", "reader", "catalog", "wire", "plugins", "quality", "pipeline")),
     "plugins/collectors/*": (
         7,
         ("base", "core", "net", "reader", "sources/*", "catalog", "wire", "instruments", "plugins", "quality", "pipeline", "scrape"),

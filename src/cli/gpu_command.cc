@@ -26,6 +26,7 @@
 #include "base/text.h"
 #include "cli/common/output.h"
 #include "cli/help/help.h"
+#include "scrape/page_process.h"
 #include "sdk/energy/engine.h"
 #include "sdk/energy/feed/feed_server.h"
 #include "sdk/energy/sources/system_sources.h"
@@ -138,7 +139,7 @@ std::string QueryDriverStatus(const Config& config) {
 }
 
 bool IsDriverProcess(std::string_view library) noexcept {
-  return library == "nvml" || library == "amdsmi" || library == "energy";
+  return library == "nvml" || library == "amdsmi" || library == "energy" || library == "page";
 }
 
 namespace {
@@ -216,6 +217,7 @@ void RunReaderProcess(std::span<const std::string_view> arguments) {
   // Ctrl-C and the end of a terminal reach its whole group. This process ends when the agent closes the
   // socket.
   for (int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_IGN);
+  if (library == "page") ::_exit(RunPageReader(rest));
   bool simulated = !rest.empty() && rest.front() == "--simulated";
   if (simulated) rest.erase(rest.begin());
   UseInheritedLauncher();

@@ -30,7 +30,7 @@ inline const PageCell* FindNumber(const std::vector<PageCell>& cells) noexcept {
 }
 
 // Copies the texts of the bounds of the cells with that role to the shape.
-inline void KeepBoundTexts(const ScrapedPage& page, const std::vector<PageCell>& cells, SampleRole role,
+inline void KeepBoundTexts(const ParsedPage& page, const std::vector<PageCell>& cells, SampleRole role,
                            Shape& shape) {
   shape.bound_texts.reserve(shape.bounds.size());
   for (const PageCell& cell : cells) {
@@ -47,7 +47,7 @@ inline int64_t UnixNsOf(double unix_s) noexcept {
 }
 
 // The series' `_created`; 0: absent or not plausible.
-inline int64_t CreatedUnixNs(const ScrapedPage& page, const std::vector<PageCell>& cells) noexcept {
+inline int64_t CreatedUnixNs(const ParsedPage& page, const std::vector<PageCell>& cells) noexcept {
   const PageCell* cell = FindCell(cells, SampleRole::kCreated);
   return cell ? UnixNsOf(page.values()[cell->slot]) : 0;
 }
@@ -56,7 +56,7 @@ inline int64_t CreatedUnixNs(const ScrapedPage& page, const std::vector<PageCell
 // set, during one Write. A time after the scrape's counts as the scrape's: two clocks never agree.
 class SampleTimes {
  public:
-  SampleTimes(const ScrapedPage& page, FrameWriter& out) noexcept
+  SampleTimes(const ParsedPage& page, FrameWriter& out) noexcept
       : page_(page), out_(out), scraped_(out.read_at()), active_(page.has_timestamps()) {}
   ~SampleTimes() {
     if (active_) out_.ReadAt(scraped_);
@@ -81,7 +81,7 @@ class SampleTimes {
   static constexpr int64_t kNone = INT64_MAX, kNsOfMs = 1'000'000;
   static constexpr int64_t kLongestMs = int64_t{100} * 365 * 86'400 * 1000;  // in nanoseconds it fits
 
-  const ScrapedPage& page_;
+  const ParsedPage& page_;
   FrameWriter& out_;
   const Instant scraped_;
   const bool active_;

@@ -4,12 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_map>
-#include <unordered_set>
 
-#include "base/parse.h"
 #include "catalog/exported_name.h"
-#include "wire/exposition/exposition_line.h"
 
 namespace gpulens {
 namespace {
@@ -48,38 +44,9 @@ bool TargetHas(const Entity* target, std::string_view key) noexcept {
 
 constexpr std::string_view kTotal = "_total", kInfo = "_info";
 
-// The name at the start of a sample's line. Views into the line or the reader.
-std::string_view NameOf(std::string_view line, LineReader& reader) {
-  line = line.substr(std::min(line.find_first_not_of(" \t"), line.size()));
-  if (line.empty() || line.front() == '#') return {};
-  if (line.front() != '{') return line.substr(0, line.find_first_of(" \t{"));
-  return reader.Read(line) == LineKind::kSample ? reader.name : std::string_view{};
-}
-
-// Returns whether samples of the `families` (by name, each with an OptionalSuffix) carry the suffix, by the
-// first sample; a family without samples is omitted. Views into `families`.
-std::unordered_map<std::string_view, bool> FindSuffixed(
-    std::string_view body, ExpositionFormat format, const std::unordered_set<std::string_view>& families) {
-  std::unordered_map<std::string_view, bool> found;
-  LineReader reader(format, ExpositionLimits{});
-  std::string last;  // samples of one name are adjacent
-  while (!body.empty() && found.size() < families.size()) {
-    std::string_view name = NameOf(TakeUntil(body, '\n'), reader);
-    if (name.empty() || name == last) continue;
-    last = name;
-    if (auto plain = families.find(name); plain != families.end()) found.emplace(*plain, false);
-    for (std::string_view suffix : {kTotal, kInfo}) {
-      if (name.size() <= suffix.size() || !name.ends_with(suffix)) continue;
-      auto family = families.find(name.substr(0, name.size() - suffix.size()));
-      if (family != families.end()) found.emplace(*family, true);
-    }
-  }
-  return found;
-}
-
 }  // namespace
 
-PageSeries::PageSeries(const ScrapedPage& page, EntityRef target, Filter passes, SeriesRules rules)
+PageSeries::PageSeries(const ParsedPage& page, EntityRef target, Filter passes, SeriesRules rules)
     : page_(page),
       target_(std::move(target)),
       passes_(std::move(passes)),
@@ -87,8 +54,8 @@ PageSeries::PageSeries(const ScrapedPage& page, EntityRef target, Filter passes,
   drops_.folds = governor_ != nullptr;
 }
 
-void PageSeries::Write(std::string_view body, ExpositionFormat format, bool complete, FrameWriter& out) {
-  if (!followed_ || page_.generation() != generation_) Follow(body, format, out.table());
+void PageSeries::Write(bool complete, FrameWriter& out) {
+  if (!followed_ || page_.generation() != generation_) Follow(out.table());
   if (!created_.empty()) RestartCreated(out.table());
   if (dead_cells_ > kDeadCellsKept && dead_cells_ > cell_slots_.size() / 2) CompactCells();
   const std::span<const double> values = page_.values();
@@ -124,7 +91,7 @@ void PageSeries::WriteShaped(Entry& entry, bool complete, SampleTimes& times, Fr
 }
 
 // Follows the changes since the last page: names are freed before others take them.
-void PageSeries::Follow(std::string_view body, ExpositionFormat format, SeriesTable& table) {
+void PageSeries::Follow(SeriesTable& table) {
   followed_ = true;
   generation_ = page_.generation();
   owners_.clear();
@@ -134,7 +101,7 @@ void PageSeries::Follow(std::string_view body, ExpositionFormat format, SeriesTa
   for (uint32_t id : page_.vanished()) Retire(id, table);
   for (uint32_t id : page_.reshaped()) Retire(id, table);
   if (governor_) FollowGroups(table);
-  UpdateFamilies(body, format, table);
+  UpdateFamilies(table);
   for (uint32_t id = 0; id < entries_.size(); ++id) {
     if (entries_[id].series && families_[page_.family_of(id)].changed) {
       Retire(id, table);
@@ -172,7 +139,7 @@ void PageSeries::CountDrops() {
   if (governor_) governor_->series.Count(drops_);
 }
 
-void PageSeries::UpdateFamilies(std::string_view body, ExpositionFormat format, SeriesTable& table) {
+void PageSeries::UpdateFamilies(SeriesTable& table) {
   const std::span<const ExpositionFamily> now = page_.families();
   families_.resize(now.size());
   for (size_t i = 0; i < now.size(); ++i) {
@@ -180,8 +147,11 @@ void PageSeries::UpdateFamilies(std::string_view body, ExpositionFormat format, 
     if (!now[i].alive || family.name != now[i].name || family.type != now[i].type) family = {};
     family.name = now[i].name;
     family.type = now[i].type;
+    const std::string_view suffix = OptionalSuffix(family.type);
+    if (family.known || !now[i].suffixed || suffix.empty() || family.name.ends_with(suffix)) continue;
+    family.suffixed = *now[i].suffixed;
+    family.known = true;
   }
-  LearnSuffixes(body, format);
   std::string name;
   for (size_t i = 0; i < now.size(); ++i) {
     if (!now[i].alive) continue;
@@ -198,22 +168,6 @@ void PageSeries::UpdateFamilies(std::string_view body, ExpositionFormat format, 
     if (!owned && family.desc && family.desc->name == name) owned = family.desc;
     family.changed = family.desc && family.desc != owned;
     family.desc = owned;
-  }
-}
-
-void PageSeries::LearnSuffixes(std::string_view body, ExpositionFormat format) {
-  std::unordered_set<std::string_view> unknown;
-  for (Family& family : families_) {
-    std::string_view suffix = OptionalSuffix(family.type);
-    if (!family.known && !suffix.empty() && !family.name.ends_with(suffix)) unknown.insert(family.name);
-  }
-  if (unknown.empty()) return;
-  const auto found = FindSuffixed(body, format, unknown);
-  for (Family& family : families_) {
-    auto answer = found.find(family.name);
-    if (answer == found.end()) continue;
-    family.suffixed = answer->second;
-    family.known = true;
   }
 }
 

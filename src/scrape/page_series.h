@@ -16,7 +16,7 @@
 
 namespace gpulens {
 
-// Follows one ScrapedPage. Used inside its instance's run: not thread-safe. A Write of a page whose
+// Follows one ParsedPage. Used inside its instance's run: not thread-safe. A Write of a page whose
 // series stayed does not allocate, unless it has exemplars.
 //
 // Labels become attributes; a label that the target itself has becomes "exported_…", as in Prometheus, and so
@@ -28,11 +28,10 @@ class PageSeries {
   using Filter = std::function<bool(const ExpositionFamily&)>;
 
   // `target` has the attributes that every series gets. Without a filter all families are exported.
-  PageSeries(const ScrapedPage& page, EntityRef target, Filter passes = {}, SeriesRules rules = {});
+  PageSeries(const ParsedPage& page, EntityRef target, Filter passes = {}, SeriesRules rules = {});
 
-  // Call after every Update that read something. `body` is what it read; samples that an incomplete page
-  // lacks keep their values.
-  void Write(std::string_view body, ExpositionFormat format, bool complete, FrameWriter& out);
+  // Call after every page that was read. Samples that an incomplete page lacks keep their values.
+  void Write(bool complete, FrameWriter& out);
 
   // Series of the page that could not be declared.
   uint32_t refused() const noexcept { return static_cast<uint32_t>(refused_.size()); }
@@ -43,7 +42,7 @@ class PageSeries {
  private:
   // The rules, and the series that they combine.
   struct Governor {
-    Governor(const ScrapedPage& page, const EntityRef& target, SeriesRules rules)
+    Governor(const ParsedPage& page, const EntityRef& target, SeriesRules rules)
         : labels(page, std::move(rules)), groups(page, labels), series(groups, target) {}
 
     GovernedLabels labels;
@@ -55,7 +54,7 @@ class PageSeries {
     Ref<const Shape> last_shape;       // most series of a family have the same
     std::string name;
     ExpositionType type = ExpositionType::kUnknown;
-    bool known = false, suffixed = false, changed = false;
+    bool known = false, suffixed = false, changed = false;  // known: `suffixed` is
     bool left_out = false;  // by the filter
   };
   // One series of the page, by its id.
@@ -74,9 +73,8 @@ class PageSeries {
     Series series;
   };
 
-  void Follow(std::string_view body, ExpositionFormat format, SeriesTable& table);
-  void UpdateFamilies(std::string_view body, ExpositionFormat format, SeriesTable& table);
-  void LearnSuffixes(std::string_view body, ExpositionFormat format);
+  void Follow(SeriesTable& table);
+  void UpdateFamilies(SeriesTable& table);
   void FollowGroups(SeriesTable& table);
   void CountDrops();
   void Declare(uint32_t id, SeriesTable& table);
@@ -93,7 +91,7 @@ class PageSeries {
   void WriteShaped(Entry& entry, bool complete, SampleTimes& times, FrameWriter& out);
   void Attach(FrameWriter& out);
 
-  const ScrapedPage& page_;
+  const ParsedPage& page_;
   const EntityRef target_;
   const Filter passes_;
   const std::unique_ptr<Governor> governor_;  // null: no rules

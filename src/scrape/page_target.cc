@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "catalog/self.h"
 #include "net/message/address.h"
-#include "wire/packing.h"
+#include "reader/protocol.h"
 
 namespace gpulens {
 namespace {
@@ -17,13 +17,6 @@ namespace {
 constexpr Duration kLongestDefaultTimeout = std::chrono::seconds(10);
 // Time of a run that is reserved for parsing the page.
 constexpr Duration kLongestReserve = std::chrono::milliseconds(250);
-// Larger buffers are freed between scrapes.
-constexpr size_t kKeptBuffer = 256u << 10;
-
-void FreeLarge(std::string& buffer) {
-  if (buffer.capacity() > kKeptBuffer) std::string().swap(buffer);
-}
-
 Duration TimeoutOf(const Config& config) {
   return RequestTimeout(config.Group(kTransportKey),
                         std::min(config.Time("interval"), kLongestDefaultTimeout));
@@ -62,9 +55,21 @@ ExpositionLimits LimitsOf(const Config& config) {
   return limits;
 }
 
+size_t FailureOf(PageFault fault) noexcept {
+  switch (fault) {
+    case PageFault::kNone: return 0;
+    case PageFault::kNotGzip: return static_cast<size_t>(HttpFailure::kProtocol);
+    case PageFault::kTooLarge: return static_cast<size_t>(HttpFailure::kTooLarge);
+    case PageFault::kSamples: return static_cast<size_t>(ScrapeFailure::kSamples);
+    case PageFault::kFamilies: return static_cast<size_t>(ScrapeFailure::kFamilies);
+    case PageFault::kCut: break;
+  }
+  return static_cast<size_t>(ScrapeFailure::kPage);
+}
+
 std::string_view NameOf(size_t failure) noexcept {
   constexpr std::string_view kOurs[] = {"credentials", "content_type", "page", "too_many_samples",
-                                        "too_many_families"};
+                                        "too_many_families", "reader_hung", "reader_failed"};
   if (failure >= kHttpFailures) return kOurs[failure - kHttpFailures];
   return HttpFailureName(static_cast<HttpFailure>(failure));
 }
@@ -110,7 +115,7 @@ EntityRef TargetEntity(const Config& target, std::string_view name) {
 }
 
 Result<std::unique_ptr<PageTarget>> PageTarget::Make(const Config& target, Options options, Env& env) {
-  if (!env.http) return Status{Code::kUnavailable, "there is no network here"};
+  if (!env.http || !env.io) return Status{Code::kUnavailable, "there is no network here"};
   ASSIGN_OR_RETURN(HttpUrl url, TargetUrl(target));
   // On the same machine compression costs more than it saves.
   const TransportOptions transport = target.Group(kTransportKey);
@@ -127,11 +132,17 @@ PageTarget::PageTarget(const Config& target, const HttpUrl& url, RemoteAccess ac
       options_(std::move(options)),
       url_(url.Shown()),
       http_{url, TransportOptions(target.Group(kTransportKey)).Text("unix_socket"), {}},
-      max_body_(target.Size("max_body")),
+      limits_(LimitsOf(target)),
       timeout_(TimeoutOf(target)),
-      access_(std::move(access)),
-      page_(LimitsOf(target), target.Bool("honor_timestamps")) {
-  http_.limits.body_bytes = max_body_;
+      access_(std::move(access)) {
+  const bool timestamps = target.Bool("honor_timestamps");
+  if (target.Bool("isolate")) {
+    isolated_.reset(new Isolated{PageProcess(limits_, env), DecodedPage(limits_, timestamps)});
+    isolated_->process.KeepRunning();
+  } else {
+    page_ = std::make_unique<ScrapedPage>(limits_, timestamps);
+  }
+  http_.limits.body_bytes = limits_.page_bytes;
   http_.limits.keep = kLocation;
   channels_.push_back(Open(url.target));
   if (!options_.other_path.empty() && options_.other_path != url.target)
@@ -145,8 +156,10 @@ void PageTarget::Fetch(Instant deadline, std::function<void(Status)> done) {
     finished_ = started_;
     return done(Ok());
   }
-  Duration left = std::min(timeout_, deadline - started_);
-  Duration timeout = left - std::min(left / 10, kLongestReserve);
+  const Duration left = std::min(timeout_, deadline - started_);
+  const Duration reserve = std::min(left / 10, kLongestReserve);
+  const Duration timeout = left - reserve;
+  ends_ = started_ + (left - reserve / 4);
   headers_ = access_.headers();
   AddTimeout(timeout);
   Query(*channels_[at_], {.timeout = timeout, .last = channels_.size() == 1}, std::move(done));
@@ -185,7 +198,16 @@ void PageTarget::OnReply(HttpReply& reply, Request request, std::function<void(S
   }
   std::swap(reply_, reply);
   finished_ = clock_.Now();
-  done(Ok());
+  Answered(std::move(done));
+}
+
+bool PageTarget::IsPage() const { return reply_.failure == HttpFailure::kNone && format_; }
+
+void PageTarget::Answered(std::function<void(Status)> done) {
+  format_ = DetectExpositionFormat(reply_.content_type);
+  if (!isolated_ || !IsPage()) return done(Ok());
+  isolated_->process.Query({reply_.body, *format_, reply_.gzip}, ends_ - finished_,
+                           [done = std::move(done)] { done(Ok()); });
 }
 
 void PageTarget::AddTimeout(Duration timeout) {
@@ -199,58 +221,50 @@ void PageTarget::AddTimeout(Duration timeout) {
 
 Scrape PageTarget::Read() {
   Scrape scrape;
-  std::string_view body = reply_.body;
   if (!accessible_) {
     scrape.Fail(static_cast<size_t>(ScrapeFailure::kCredentials), accessible_);
   } else if (reply_.failure != HttpFailure::kNone) {
     scrape.Fail(static_cast<size_t>(reply_.failure), {HttpFailureCode(reply_.failure), reply_.detail});
-  } else if (auto format = DetectExpositionFormat(reply_.content_type); !format) {
+  } else if (!format_) {
     scrape.Fail(static_cast<size_t>(ScrapeFailure::kContentType),
                 {Code::kDataLoss,
                  "answers with " + Printable(reply_.content_type) + ", which is not a metrics page"});
+  } else if (const auto reading = ReadBody(); !reading) {
+    const bool hung = reading.error().code == Code::kTimeout;
+    scrape.Fail(static_cast<size_t>(hung ? ScrapeFailure::kReaderHung : ScrapeFailure::kReaderFailed),
+                reading.error());
   } else {
-    if (reply_.gzip) {
-      if (Status status = Gunzip(reply_.body, max_body_, unpacked_); !status) {
-        auto failure = status.code == Code::kExhausted ? HttpFailure::kTooLarge : HttpFailure::kProtocol;
-        scrape.Fail(static_cast<size_t>(failure), std::move(status));
-        return scrape;
-      }
-      body = unpacked_;
+    if (reading->read()) {
+      scrape.page = {reading->page_bytes, reading->fault == PageFault::kNone};
+      LogBadLines();
     }
-    return ReadPage(body, *format);
+    if (reading->fault != PageFault::kNone) scrape.Fail(FailureOf(reading->fault), reading->status());
   }
   return scrape;
 }
 
-Scrape PageTarget::ReadPage(std::string_view body, ExpositionFormat format) {
-  Scrape scrape;
-  Status status = page_.Update(body, format);
-  const ExpositionReport& report = page_.report();
-  if (status.code == Code::kExhausted) {
-    // Nothing was read: half a page would pass for the whole.
-    auto failure = static_cast<size_t>(HttpFailure::kTooLarge);
-    if (report.samples_over_limit > 0) failure = static_cast<size_t>(ScrapeFailure::kSamples);
-    if (report.too_many_families) failure = static_cast<size_t>(ScrapeFailure::kFamilies);
-    scrape.Fail(failure, std::move(status));
-    return scrape;
-  }
-  scrape.page = {body, format, status.ok()};
-  LogBadLines();
-  if (!status) scrape.Fail(static_cast<size_t>(ScrapeFailure::kPage), std::move(status));
-  return scrape;
+Result<PageReading> PageTarget::ReadBody() {
+  if (isolated_) return isolated_->process.Take(isolated_->page);
+  return gpulens::ReadPage({reply_.body, *format_, reply_.gzip}, limits_.page_bytes, unpacked_, *page_);
+}
+
+const ParsedPage& PageTarget::page() const noexcept {
+  if (isolated_) return isolated_->page;
+  return *page_;
 }
 
 void PageTarget::Release() {
   body_ = std::move(reply_.body);
   FreeLarge(body_);
   FreeLarge(unpacked_);
+  if (isolated_) isolated_->process.KeepRunning();
   accessible_ = access_.Refresh();
 }
 
 void PageTarget::LogBadLines() const {
-  const ExpositionReport& report = page_.report();
-  if (report.bad_lines > 0 && !page_.bad_examples().empty()) {
-    const auto& example = page_.bad_examples().front();
+  const ExpositionReport& report = page().report();
+  if (report.bad_lines > 0 && !page().bad_examples().empty()) {
+    const auto& example = page().bad_examples().front();
     Log(LogLevel::kWarn, "targets", "bad_lines",
         url_ + ": " + std::to_string(report.bad_lines) + " lines cannot be read, the first is line " +
             std::to_string(example.line) + " (" + std::string(LineErrorName(example.error)) +
@@ -264,6 +278,12 @@ ScrapeRecord::ScrapeRecord(std::string_view target, std::string_view url, Attrib
           MakeRef<Entity>("target", AttributeSet({{"target", target}}), EntityRef{}, std::move(configured))),
       url_(url) {}
 
+void ScrapeRecord::Isolated(const PageProcess& process) {
+  process_ = &process;
+  const std::string name = "targets/" + std::string(entity_->attributes.Text("target"));
+  reader_ = MakeRef<Entity>("reader", AttributeSet({{"reader", std::string_view(name)}}));
+}
+
 void ScrapeRecord::Declare(SeriesTable& table) {
   declared_ = true;
   up_ = table.Declare(kSelfScrapeUp, entity_);
@@ -273,7 +293,13 @@ void ScrapeRecord::Declare(SeriesTable& table) {
   parse_errors_ = table.Declare(kSelfScrapeParseErrors, entity_);
   info_ = table.Declare(kSelfScrapeInfo, entity_, {{"url", std::string_view(url_)}});
   for (size_t i = 1; i < kScrapeFailures; ++i) {
+    if (i >= static_cast<size_t>(ScrapeFailure::kReaderHung) && !process_) break;
     errors_[i] = table.Declare(kSelfScrapeErrors, entity_, {{"reason", NameOf(i)}});
+  }
+  for (size_t i = 0; process_ && i < starts_.size(); ++i) {
+    const auto reason = static_cast<PageProcess::StartReason>(i);
+    if (reason == PageProcess::StartReason::kReload) continue;  // a new configuration is a new target
+    starts_[i] = table.Declare(kSelfDriverStarts, reader_, {{"reason", reader::StartReasonName(reason)}});
   }
   if (!report_.drops) return;
   for (size_t i = 0; i < kSeriesDrops; ++i) {
@@ -312,7 +338,12 @@ void ScrapeRecord::Write(size_t failure, Duration took, FrameWriter& out) {
   has_page_ = false;
   out.Set(parse_errors_, bad_lines_);
   out.Set(info_, 1);
-  for (size_t i = 1; i < kScrapeFailures; ++i) out.Set(errors_[i], failures_[i]);
+  for (size_t i = 1; i < kScrapeFailures; ++i) {
+    if (errors_[i]) out.Set(errors_[i], failures_[i]);
+  }
+  for (size_t i = 0; i < starts_.size(); ++i) {
+    if (starts_[i]) out.Set(starts_[i], process_->starts()[i]);
+  }
 }
 
 void ScrapeRecord::WriteDrops(FrameWriter& out) {

@@ -1,5 +1,6 @@
 // A target's page: its configuration, the HTTP request (redirects on the same server are followed), the
-// parser that follows the page from scrape to scrape, and self-metrics. Does not interpret the page.
+// parser that follows the page from scrape to scrape, here or in a reader process, and self-metrics. Does not
+// interpret the page.
 #pragma once
 
 #include <array>
@@ -9,6 +10,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,9 +20,11 @@
 #include "net/client/http_client.h"
 #include "plugins/plugin.h"
 #include "plugins/remote_access.h"
+#include "scrape/page_process.h"
 #include "scrape/series_rules.h"
 #include "wire/exposition/exposition_page.h"
 #include "wire/exposition/exposition_parser.h"
+#include "wire/exposition/page_reply.h"
 
 namespace gpulens {
 
@@ -31,8 +35,10 @@ enum class ScrapeFailure : uint8_t {
   kPage,                         // the page is cut, or no line of it can be parsed
   kSamples,                      // more samples than the limit; the page was not read
   kFamilies,                     // more families than the limit; the page was not read
+  kReaderHung,                   // the reader process of an isolated target did not reply in time
+  kReaderFailed,                 // it ended, replied what is no page, or could not be started
 };
-inline constexpr size_t kScrapeFailures = kHttpFailures + 5;
+inline constexpr size_t kScrapeFailures = kHttpFailures + 7;
 
 // What the reader of a page knows about series of its own; nothing in it: not reported.
 struct PageReport {
@@ -46,6 +52,9 @@ class ScrapeRecord {
   // `configured`: the attributes that the target's own series get. They are on none of these series, but are
   // facts of their entity, for names that identify a target by them (Prometheus' `up`).
   ScrapeRecord(std::string_view target, std::string_view url, AttributeSet configured = {});
+
+  // Reports the starts of the target's reader process from now on. Call before Prepare.
+  void Isolated(const PageProcess& process);
 
   // Declares its series. Call before those of a page, which are many and may be limited.
   void Prepare(SeriesTable& table) {
@@ -76,6 +85,9 @@ class ScrapeRecord {
   Series up_, duration_, samples_series_, size_, parse_errors_, info_, unknown_, folded_;
   std::array<Series, kSeriesDrops> dropped_;
   std::array<Series, kScrapeFailures> errors_;
+  const PageProcess* process_ = nullptr;  // null: the target is not isolated
+  EntityRef reader_;
+  std::array<Series, std::tuple_size_v<PageProcess::Starts>> starts_;
 };
 
 // The Accept field for exposition pages, best format first.
@@ -99,10 +111,9 @@ std::string TakeFreeName(const std::string& name, std::set<std::string>& taken);
 
 // The outcome of one scrape.
 struct Scrape {
-  // Valid until PageTarget::Release. An incomplete page lacks samples, which keep their old values.
+  // An incomplete page lacks samples, which keep their old values.
   struct Page {
-    std::string_view body;
-    ExpositionFormat format = ExpositionFormat::kText004;
+    size_t bytes = 0;
     bool complete = false;
   };
 
@@ -135,7 +146,9 @@ class PageTarget {
   // Ends a run: releases large buffers and reads changed credentials.
   void Release();
 
-  const ScrapedPage& page() const noexcept { return page_; }
+  const ParsedPage& page() const noexcept;
+  // Null unless the target is isolated.
+  const PageProcess* process() const noexcept { return isolated_ ? &isolated_->process : nullptr; }
   const std::string& url() const noexcept { return url_; }
   const RemoteAccess& access() const noexcept { return access_; }
   Instant finished() const noexcept { return finished_; }
@@ -153,7 +166,9 @@ class PageTarget {
   std::unique_ptr<HttpChannel> Open(const std::string& path);
   void Query(HttpChannel& channel, Request request, std::function<void(Status)> done);
   void OnReply(HttpReply& reply, Request request, std::function<void(Status)> done);
-  Scrape ReadPage(std::string_view body, ExpositionFormat format);
+  void Answered(std::function<void(Status)> done);
+  bool IsPage() const;
+  Result<PageReading> ReadBody();
   void LogBadLines() const;
 
   const Clock& clock_;
@@ -161,14 +176,21 @@ class PageTarget {
   const Options options_;
   const std::string url_;
   HttpTarget http_;  // as configured
-  const size_t max_body_;
+  const ExpositionLimits limits_;
   const Duration timeout_;
   RemoteAccess access_;
   Status accessible_;
-  ScrapedPage page_;
-  Instant started_, finished_;
+  // One of them reads the page.
+  struct Isolated {
+    PageProcess process;
+    DecodedPage page;
+  };
+  std::unique_ptr<ScrapedPage> page_;
+  std::unique_ptr<Isolated> isolated_;
+  Instant started_, finished_, ends_;
   std::string headers_, body_, unpacked_;
   HttpReply reply_;
+  std::optional<ExpositionFormat> format_;  // of the reply
   size_t at_ = 0;  // the channel that is used first
   // Of the URL and of its other path; and of the last redirect. Last members: they end before what their
   // callbacks use.

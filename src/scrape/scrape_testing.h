@@ -30,7 +30,7 @@ class PageFixture {
     clock.Advance(std::chrono::seconds(15));
     writer.Begin(clock.Now());
     last = page.Update(body, format);
-    if (last.code != Code::kExhausted) series.Write(body, format, last.ok(), writer);
+    if (last.code != Code::kExhausted) series.Write(last.ok(), writer);
     return frame = writer.Finish();
   }
   // A run whose scrape failed.

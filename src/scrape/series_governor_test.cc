@@ -33,7 +33,7 @@ class Governed : public PageFixture {
     clock.Advance(std::chrono::seconds(15));
     writer.Begin(clock.Now());
     last = page.Update(body, format);
-    if (last.code != Code::kExhausted) governed.Write(body, format, last.ok(), writer);
+    if (last.code != Code::kExhausted) governed.Write(last.ok(), writer);
     frame = writer.Finish();
   }
   size_t folded() const { return governed.drops().folded; }

@@ -14,7 +14,7 @@
 
 namespace gpulens {
 
-// Follows one ScrapedPage. A series whose labels the rules do not change is not in a group, unless another
+// Follows one ParsedPage. A series whose labels the rules do not change is not in a group, unless another
 // one became equal to it. Not thread-safe. Read does not allocate.
 //
 // The sum of counters never falls: the count of a member that left or restarted is kept as long as the group
@@ -42,7 +42,7 @@ class SeriesGroups {
   // Maximum number of waiting groups; further ones end with their last member.
   static constexpr size_t kMostWaiting = 1000;
 
-  SeriesGroups(const ScrapedPage& page, const GovernedLabels& labels) : page_(page), labels_(labels) {}
+  SeriesGroups(const ParsedPage& page, const GovernedLabels& labels) : page_(page), labels_(labels) {}
 
   // After GovernedLabels::Follow.
   void Follow();
@@ -53,7 +53,7 @@ class SeriesGroups {
   // Series of their own that joined a group in the last Follow.
   std::span<const uint32_t> taken() const noexcept { return taken_; }
   std::span<const Group> groups() const noexcept { return groups_; }
-  const ScrapedPage& page() const noexcept { return page_; }
+  const ParsedPage& page() const noexcept { return page_; }
   // Updates `sums` from the last page; once for each page that was read. Numbers that an incomplete page
   // lacks stay.
   const Group& Read(size_t group, bool complete);
@@ -87,7 +87,7 @@ class SeriesGroups {
   void Update(Group& group, size_t member, bool complete);
   static bool Restarted(const Group& group, const double* last, const double* now) noexcept;
 
-  const ScrapedPage& page_;
+  const ParsedPage& page_;
   const GovernedLabels& labels_;
   std::vector<Group> groups_;
   std::vector<uint32_t> free_;

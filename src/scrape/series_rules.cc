@@ -218,7 +218,7 @@ size_t TopValues::folded() const noexcept {
       std::ranges::count_if(values_, [](const Value& v) { return v.state == State::kOther; }));
 }
 
-GovernedLabels::GovernedLabels(const ScrapedPage& page, SeriesRules rules)
+GovernedLabels::GovernedLabels(const ParsedPage& page, SeriesRules rules)
     : page_(page), rules_(std::move(rules)) {
   for (const SeriesRules::Top& top : rules_.top) tops_.emplace_back(top.keep);
 }

@@ -150,7 +150,7 @@ class TopValues {
 // combines them. Not thread-safe.
 class GovernedLabels {
  public:
-  GovernedLabels(const ScrapedPage& page, SeriesRules rules);
+  GovernedLabels(const ParsedPage& page, SeriesRules rules);
 
   bool active() const noexcept { return !rules_.empty(); }
   const SeriesRules& rules() const noexcept { return rules_; }
@@ -162,7 +162,7 @@ class GovernedLabels {
  private:
   double Weight(uint32_t series);
 
-  const ScrapedPage& page_;
+  const ParsedPage& page_;
   const SeriesRules rules_;
   std::vector<TopValues> tops_;  // by index of rules_.top
   std::vector<PageLabel> labels_;

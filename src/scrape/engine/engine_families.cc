@@ -112,7 +112,7 @@ std::string_view KindName(KnownFamily::Kind kind) noexcept {
   return kNames[kind];
 }
 
-void PageFamilies::Update(const ScrapedPage& page) {
+void PageFamilies::Update(const ParsedPage& page) {
   DetectEngines(page);
   const std::span<const ExpositionFamily> now = page.families();
   families_.assign(now.size(), {});
@@ -125,7 +125,7 @@ void PageFamilies::Update(const ScrapedPage& page) {
   MarkAliases(page);
 }
 
-void PageFamilies::DetectEngines(const ScrapedPage& page) {
+void PageFamilies::DetectEngines(const ParsedPage& page) {
   std::vector<bool> found(AllEngines().size());
   for (const ExpositionFamily& family : page.families()) {
     if (!family.alive) continue;
@@ -199,7 +199,7 @@ KnownFamily PageFamilies::Resolve(const ExpositionFamily& family) const {
   return known;
 }
 
-void PageFamilies::MarkAliases(const ScrapedPage& page) {
+void PageFamilies::MarkAliases(const ParsedPage& page) {
   std::unordered_set<std::string> there;
   std::vector<uint32_t> ids;
   page.Series(ids);
@@ -228,7 +228,7 @@ std::string GuessRow(const ExpositionFamily& family) {
   return name + '\t' + type + "\t-\t" + unit + "\tpass\t-\t-\t-\t-\t-";
 }
 
-std::vector<DriftWatch::Finding> DriftWatch::Check(const ScrapedPage& page, const PageFamilies& families) {
+std::vector<DriftWatch::Finding> DriftWatch::Check(const ParsedPage& page, const PageFamilies& families) {
   std::vector<Finding> findings;
   auto once = [&](Finding::Kind kind, const std::string& family, std::string sentence, std::string row = {}) {
     if (reported_.size() >= kMostRemembered || !reported_.insert(std::to_string(kind) + family).second)

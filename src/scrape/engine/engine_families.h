@@ -39,7 +39,7 @@ class PageFamilies {
   explicit PageFamilies(const Engine* engine) noexcept : configured_(engine) {}
 
   // Call when families appear or vanish.
-  void Update(const ScrapedPage& page);
+  void Update(const ParsedPage& page);
 
   // By family index of the page.
   std::span<const KnownFamily> families() const noexcept { return families_; }
@@ -52,9 +52,9 @@ class PageFamilies {
   std::string_view NameFor(const Engine* engine) const noexcept;
 
  private:
-  void DetectEngines(const ScrapedPage& page);
+  void DetectEngines(const ParsedPage& page);
   KnownFamily Resolve(const ExpositionFamily& family) const;
-  void MarkAliases(const ScrapedPage& page);
+  void MarkAliases(const ParsedPage& page);
 
   const Engine* const configured_;
   const Engine* main_ = nullptr;
@@ -78,7 +78,7 @@ class DriftWatch {
 
   // Call after an Update of a whole page. Each finding is returned once, except that a family is gone or
   // back.
-  std::vector<Finding> Check(const ScrapedPage& page, const PageFamilies& families);
+  std::vector<Finding> Check(const ParsedPage& page, const PageFamilies& families);
 
  private:
   static constexpr size_t kMostRemembered = 10'000;

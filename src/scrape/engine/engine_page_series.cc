@@ -8,7 +8,7 @@
 
 namespace gpulens::engine_page {
 
-EnginePageSeries::EnginePageSeries(const ScrapedPage& page, Options options)
+EnginePageSeries::EnginePageSeries(const ParsedPage& page, Options options)
     : page_(page),
       options_(std::move(options)),
       families_(options_.engine),

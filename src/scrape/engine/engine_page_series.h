@@ -18,7 +18,7 @@
 
 namespace gpulens::engine_page {
 
-// Follows one ScrapedPage. Used inside its instance's run: not thread-safe. A Write of a page whose series
+// Follows one ParsedPage. Used inside its instance's run: not thread-safe. A Write of a page whose series
 // stayed does not allocate.
 //
 // Series belong to an entity "engine" with `target`, `inference.engine` and `inference.layer`, one for each
@@ -38,7 +38,7 @@ class EnginePageSeries {
     SeriesRules rules = {};  // of the target
   };
 
-  EnginePageSeries(const ScrapedPage& page, Options options);
+  EnginePageSeries(const ParsedPage& page, Options options);
 
   // Call after every Update that read something. Samples that an incomplete page lacks keep their values.
   // kDataLoss: no family is of a known engine.
@@ -81,7 +81,7 @@ class EnginePageSeries {
   bool ProcessRestarted() noexcept;
   void RestartCreated(const Live& live, bool process_restarted, SeriesTable& table) const;
 
-  const ScrapedPage& page_;
+  const ParsedPage& page_;
   Options options_;
   PageFamilies families_;
   GovernedLabels labels_;

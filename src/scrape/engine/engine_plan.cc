@@ -26,7 +26,7 @@ struct Candidate {
 
 class Gatherer {
  public:
-  Gatherer(const ScrapedPage& page, const PageFamilies& families, const PlanOptions& options)
+  Gatherer(const ParsedPage& page, const PageFamilies& families, const PlanOptions& options)
       : page_(page), families_(families), options_(options) {}
 
   std::vector<Candidate> Gather();
@@ -43,7 +43,7 @@ class Gatherer {
   void Identify(const EngineRow& row, Candidate& candidate);
   EntityRef EntityOf(const Engine* engine);
 
-  const ScrapedPage& page_;
+  const ParsedPage& page_;
   const PageFamilies& families_;
   const PlanOptions options_;
   const Engine* engine_ = nullptr;                // of the family being gathered
@@ -311,7 +311,7 @@ bool SameShape(const Ref<const Shape>& a, const Ref<const Shape>& b) noexcept {
   return a->bounds == b->bounds && a->has_sum == b->has_sum && a->has_count == b->has_count;
 }
 
-std::vector<SeriesPlan> PlanSeries(const ScrapedPage& page, const PageFamilies& families,
+std::vector<SeriesPlan> PlanSeries(const ParsedPage& page, const PageFamilies& families,
                                    const PlanOptions& options) {
   std::vector<Candidate> candidates = Gatherer(page, families, options).Gather();
   // Slots are unique, except of families that feed two parts of one series.

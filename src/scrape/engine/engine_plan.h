@@ -56,7 +56,7 @@ struct PlanOptions {
 bool SameShape(const Ref<const Shape>& a, const Ref<const Shape>& b) noexcept;
 
 // Allocates; not for steady scrapes.
-std::vector<SeriesPlan> PlanSeries(const ScrapedPage& page, const PageFamilies& families,
+std::vector<SeriesPlan> PlanSeries(const ParsedPage& page, const PageFamilies& families,
                                    const PlanOptions& options);
 
 // Applies the column `labels` of a row (engine_row.h). Views into the row's text, which has static storage.

@@ -106,7 +106,7 @@ bool IsBlank(double raw) noexcept {
          (raw >= kDoubleBlank && raw <= kDoubleBlank + kKinds) || raw == kAllBits;
 }
 
-GpuPageSeries::GpuPageSeries(const ScrapedPage& page, const Exporter* exporter,
+GpuPageSeries::GpuPageSeries(const ParsedPage& page, const Exporter* exporter,
                              std::vector<std::pair<std::string, std::string>> more)
     : page_(page), exporter_(exporter), entities_(exporter ? exporter->labels : nullptr, std::move(more)) {}
 
@@ -114,7 +114,7 @@ bool GpuPageSeries::Reads(const ExpositionFamily& family) const {
   return exporter_ && !MatchesOf(*exporter_, family).empty();
 }
 
-DetectedExporter DetectExporter(const ScrapedPage& page) {
+DetectedExporter DetectExporter(const ParsedPage& page) {
   DetectedExporter best;
   for (const Exporter* exporter : AllExporters()) {
     size_t known = 0;

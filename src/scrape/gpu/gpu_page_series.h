@@ -75,9 +75,9 @@ struct DetectedExporter {
   size_t families = 0;  // that its table reads
 };
 // Finds the exporter whose table reads the most families of a page; null: none reads any.
-DetectedExporter DetectExporter(const ScrapedPage& page);
+DetectedExporter DetectExporter(const ParsedPage& page);
 
-// Follows one ScrapedPage. Used inside its instance's run: not thread-safe. A
+// Follows one ParsedPage. Used inside its instance's run: not thread-safe. A
 // Write of a page whose series stayed does not allocate.
 //
 // The declared series depend on the last page alone. Lines of one reading (an old and a new name, a GPU's
@@ -87,7 +87,7 @@ class GpuPageSeries {
  public:
   // `exporter` null: detected from the first page that has families of one. `more`: attributes of every
   // entity.
-  GpuPageSeries(const ScrapedPage& page, const Exporter* exporter,
+  GpuPageSeries(const ParsedPage& page, const Exporter* exporter,
                 std::vector<std::pair<std::string, std::string>> more = {});
 
   // Call after every Update that read something. Samples that an incomplete page lacks keep their values.
@@ -138,7 +138,7 @@ class GpuPageSeries {
   void Reconcile(SeriesTable& table);
   static void SetReading(const PageRow& row, double raw, const Held& held, FrameWriter& out);
 
-  const ScrapedPage& page_;
+  const ParsedPage& page_;
   const Exporter* exporter_;
   PageEntities entities_;
   bool followed_ = false;

@@ -486,6 +486,7 @@ void FamilyTable::EndDeclarations(bool cut) {
     const bool same_type = family.typed == marks.was_typed && family.type == marks.was;
     if (same_type && family.inferred == marks.was_inferred) continue;
     ++version_;
+    family.suffixed.reset();
     RetireRelated(id);
   }
   std::sort(retired_.begin(), retired_.end());
@@ -519,6 +520,9 @@ SampleHome FamilyTable::Resolve(std::string_view name) {
     if (home.family == kNone) home.family = own != kNone ? own : Add(name);
   }
   if (home.family == kNone) return home;
+  ExpositionFamily& family = families_[home.family];
+  if (!family.suffixed && (home.role == SampleRole::kValue || home.role == SampleRole::kInfo))
+    family.suffixed = name.size() > family.name.size();
   last_name_ = name;
   last_ = home;
   last_valid_ = true;

@@ -47,6 +47,8 @@ struct ExpositionFamily {
   bool typed = false;     // a TYPE line exists
   bool inferred = false;  // no TYPE: `type` is kHistogram because its buckets are on the page
   bool alive = false;     // false: this place in the list is free
+  // Whether its samples have `_total` or `_info` behind its name, by the first of them; nullopt: none came.
+  std::optional<bool> suffixed = {};
 };
 
 // Family and role of a sample.

@@ -83,7 +83,7 @@ class FreshParse final : public ExpositionHandler {
   size_t duplicates_ = 0;
 };
 
-inline Lines PageLines(const ScrapedPage& page) {
+inline Lines PageLines(const ParsedPage& page) {
   Lines lines;
   std::vector<uint32_t> ids;
   std::vector<PageLabel> labels;

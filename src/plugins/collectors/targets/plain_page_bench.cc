@@ -43,7 +43,7 @@ void BM_SteadyScrape(benchmark::State& state) {
     writer.Begin(clock.Now());
     const std::string& body = pages[round++ % 2];
     bool ok = page.Update(body, ExpositionFormat::kText004).ok();
-    series.Write(body, ExpositionFormat::kText004, ok, writer);
+    series.Write(ok, writer);
     frame = writer.Finish();
   };
   for (int i = 0; i < 4; ++i) scrape();
@@ -64,7 +64,7 @@ void BM_FirstScrape(benchmark::State& state) {
     PageSeries series(page, MakeRef<Entity>("target", AttributeSet({{"target", std::string_view("node")}})));
     writer.Begin(RealClock().Now());
     bool ok = page.Update(body, ExpositionFormat::kText004).ok();
-    series.Write(body, ExpositionFormat::kText004, ok, writer);
+    series.Write(ok, writer);
     benchmark::DoNotOptimize(writer.Finish());
   }
 }

@@ -2,6 +2,7 @@
 // under native GPU names, LLM engines under inference.*, any other page under its own names.
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -67,6 +68,9 @@ constexpr OptionSpec kOptions[] = {
      .help = "More attributes of its series.",
      .map_of = MapOf::kAttributes},
     BoolOption("honor_timestamps", true, "Use the timestamps on the page; otherwise the time of the scrape."),
+    BoolOption("isolate", false,
+               "Read the page in a process of its own, which has no files, no network and no secrets: "
+               "docs/targets.md."),
     SizeOption("max_body", "64MiB", "The largest page in bytes, compressed or not.", 1024, 1 << 30),
     IntOption("max_samples", "100000", "Samples of one page; the scrape of a larger page fails.", 1,
               10'000'000),
@@ -129,7 +133,7 @@ class PlainPage final : public TargetPage {
   }
 
   Status Write(const Scrape::Page& page, FrameWriter& out) override {
-    series_.Write(page.body, page.format, page.complete, out);
+    series_.Write(page.complete, out);
     report_.drops = series_.drops();
     return Ok();
   }
@@ -154,7 +158,7 @@ class GpuPage final : public TargetPage {
     if (!series_.exporter()) return status;
     report_.unknown_families = series_.unknown_families();
     if (!others_) return status;
-    others_->Write(page.body, page.format, page.complete, out);
+    others_->Write(page.complete, out);
     report_.drops = others_->drops();
     return status;
   }
@@ -198,7 +202,7 @@ class EnginePage final : public TargetPage {
     if (!series_.families().main()) return status;
     WriteVersion(facts.version, out);
     report_.unknown_families = series_.families().unknown();
-    if (raw_) raw_->Write(page.body, page.format, page.complete, out);
+    if (raw_) raw_->Write(page.complete, out);
     report_.drops = raw_ ? raw_->drops() : series_.drops();
     if (page.complete && (before != series_.generation() || !watched_)) LogDrift();
     return status;
@@ -257,7 +261,7 @@ class EnginePage final : public TargetPage {
 // Detects the kind of a page by its metric names: kGpu when a GPU exporter's tables read at least three
 // families and half of all (without those of the language runtime), kEngine when a family has the prefix of
 // an LLM engine, router, gateway or cache, else kPlain.
-PageKind Detect(const ScrapedPage& page) {
+PageKind Detect(const ParsedPage& page) {
   constexpr size_t kFewest = 3;
   size_t families = 0;
   for (const ExpositionFamily& family : page.families())
@@ -297,6 +301,7 @@ class TargetCollector final : public Collector {
         target_(std::move(target)),
         entity_(TargetEntity(config_, Options(config_).Text("name"))),
         record_(Options(config_).Text("name"), target_->url(), entity_->attributes) {
+    if (target_->process()) record_.Isolated(*target_->process());
     Use(kind_.page);
   }
 
@@ -327,7 +332,7 @@ class TargetCollector final : public Collector {
     if (kind_.is_auto && scrape.page->complete) Select(out);
     Status written = page_->Write(*scrape.page, out);
     record_.Report(page_->report());
-    record_.Page(target_->page().report(), scrape.page->body.size());
+    record_.Page(target_->page().report(), scrape.page->bytes);
     if (scrape.failure == 0 && !written)
       scrape.Fail(static_cast<size_t>(ScrapeFailure::kContentType), std::move(written));
   }
@@ -335,7 +340,7 @@ class TargetCollector final : public Collector {
   // Detects the kind of a page whose families changed. A detected kind stays until another one is detected:
   // an engine that restarts shows few families at first.
   void Select(FrameWriter& out) {
-    const ScrapedPage& page = target_->page();
+    const ParsedPage& page = target_->page();
     if (selected_ && page.generation() == generation_) return;
     generation_ = page.generation();
     size_t families = 0;
@@ -424,7 +429,8 @@ std::vector<Finding> Probe(const Config& root, Env&) {
 
 constexpr auto kGpuPageRows = MetricsOf<gpu_page::kDcgmTable, gpu_page::kAmdTable, gpu_page::kHabanaTable,
                                         gpu_page::kXpumTable, gpu_page::kCommonMetrics>();
-constexpr auto kMetrics = JoinRows(kGpuPageRows, kInferenceRows, kSelfScrapeRows);
+constexpr std::array kReaderRows{&kSelfDriverStarts};
+constexpr auto kMetrics = JoinRows(kGpuPageRows, kInferenceRows, kSelfScrapeRows, kReaderRows);
 
 }  // namespace
 
