@@ -126,6 +126,7 @@ class PageProcess::Exchange final : public StreamHandler, public std::enable_sha
   void Abandon() {
     done_ = nullptr;
     Finish(Outcome::kClosed);
+    stream_.Close();
   }
 
  private:
@@ -159,9 +160,7 @@ class PageProcess::Exchange final : public StreamHandler, public std::enable_sha
     std::memcpy(&bytes, reply_head_.data(), sizeof bytes);
     return bytes;
   }
-  bool Whole() const noexcept {
-    return reply_head_.size() == sizeof(ReplyHead) && reply_.size() == Wanted();
-  }
+  bool Whole() const noexcept { return reply_head_.size() == sizeof(ReplyHead) && reply_.size() == Wanted(); }
 
   void Finish(Outcome outcome) {
     if (outcome_ != Outcome::kNone) return;
@@ -188,8 +187,7 @@ class PageProcess::Exchange final : public StreamHandler, public std::enable_sha
 };
 
 PageProcess::PageProcess(const ExpositionLimits& limits, Env& env, Launch launch)
-    : launch_(launch ? std::move(launch)
-                     : [limits](int socket) { return StartPageReader(socket, limits); }),
+    : launch_(launch ? std::move(launch) : [limits](int socket) { return StartPageReader(socket, limits); }),
       clock_(*env.clock),
       exchange_(std::make_shared<Exchange>(*env.io, MostReplyBytes(limits))),
       backoff_({.initial = std::chrono::seconds(1), .cap = std::chrono::seconds(60), .jitter = 0}, 0) {}
@@ -241,8 +239,8 @@ Result<PageReading> PageProcess::Take(DecodedPage& page) {
 }
 
 Status PageProcess::Ended() {
-  struct pollfd ended = {child_.pidfd(), POLLIN, 0};
-  if (child_.pidfd() >= 0) ::poll(&ended, 1, kReapMs);
+  struct pollfd ended = {child_.end_fd(), POLLIN, 0};
+  if (child_.end_fd() >= 0) ::poll(&ended, 1, kReapMs);
   const int pid = child_.pid();
   const auto status = child_.TryWait();
   if (!status) return Failed(StartReason::kExited, Code::kIo, "the reader process closed its socket");

@@ -1,10 +1,10 @@
-// The agent's side of a reader process of pages, with processes that behave in all ways. The process itself, with its limits and
-// its confinement, is in tests/e2e/test_isolate.py.
+// The agent's side of a reader process of pages, with processes that behave in all ways. The process itself,
+// with its limits and its confinement, is in tests/e2e/test_isolate.py.
 #include "scrape/page_process.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -111,7 +111,8 @@ TEST_F(PageProcessTest, PacksOfAnySizeArriveWhole) {
   Make(Serving());
   std::string body;
   for (int i = 0; i < 19'000; ++i)
-    body += "some_longer_name_of_a_metric{instance=\"" + std::to_string(i) + "\",more=\"" + std::string(100, 'x') + "\"} 1\n";
+    body += "some_longer_name_of_a_metric{instance=\"" + std::to_string(i) + "\",more=\"" +
+            std::string(100, 'x') + "\"} 1\n";
   ASSERT_GT(body.size(), 2u << 20);
   ASSERT_TRUE(Read(body).ok());
   EXPECT_EQ(page_.report().samples, 19'000U);
@@ -199,8 +200,8 @@ TEST_F(PageProcessTest, OneThatCannotBeStartedIsTriedAgain) {
 
 // A process that is no longer ours may send anything.
 TEST_F(PageProcessTest, GarbageEndsTheProcess) {
-  const std::string too_long("\xff\xff\xff\xff\xff\xff\0\0", 8), wrong = std::string("\4\0\0\0\0\0\0\0", 8) + "what",
-                    more = std::string("\1\0\0\0\0\0\0\0", 8) + "what";
+  const std::string too_long("\xff\xff\xff\xff\xff\xff\0\0", 8),
+      wrong = std::string("\4\0\0\0\0\0\0\0", 8) + "what", more = std::string("\1\0\0\0\0\0\0\0", 8) + "what";
   for (const std::string& sent : {too_long, wrong, more}) {
     Make(By([sent](int socket) {
       char request[1000];
@@ -244,7 +245,8 @@ TEST_F(PageProcessTest, AProcessThatGetsNoRequestEnds) {
 
 TEST_F(PageProcessTest, ArgumentsAreNumbersAlone) {
   const std::vector<std::vector<std::string_view>> wrong = {
-      {}, {"--socket-fd=x"}, {"--socket-fd=-1"}, {"--socket-fd=999"}, {"--socket-fd=0", "--exec=1"}, {"page"}};
+      {},      {"--socket-fd=x"}, {"--socket-fd=-1"}, {"--socket-fd=999"}, {"--socket-fd=0", "--exec=1"},
+      {"page"}};
   for (const auto& arguments : wrong) EXPECT_EQ(RunPageReader(arguments), 2);
 }
 

@@ -55,7 +55,7 @@ class PageSeries {
     std::string name;
     ExpositionType type = ExpositionType::kUnknown;
     bool known = false, suffixed = false, changed = false;  // known: `suffixed` is
-    bool left_out = false;  // by the filter
+    bool left_out = false;                                  // by the filter
   };
   // One series of the page, by its id.
   struct Entry {

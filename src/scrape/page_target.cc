@@ -68,8 +68,9 @@ size_t FailureOf(PageFault fault) noexcept {
 }
 
 std::string_view NameOf(size_t failure) noexcept {
-  constexpr std::string_view kOurs[] = {"credentials", "content_type", "page", "too_many_samples",
-                                        "too_many_families", "reader_hung", "reader_failed"};
+  constexpr std::string_view kOurs[] = {"credentials",      "content_type",      "page",
+                                        "too_many_samples", "too_many_families", "reader_hung",
+                                        "reader_failed"};
   if (failure >= kHttpFailures) return kOurs[failure - kHttpFailures];
   return HttpFailureName(static_cast<HttpFailure>(failure));
 }

@@ -191,7 +191,7 @@ class PageTarget {
   std::string headers_, body_, unpacked_;
   HttpReply reply_;
   std::optional<ExpositionFormat> format_;  // of the reply
-  size_t at_ = 0;  // the channel that is used first
+  size_t at_ = 0;                           // the channel that is used first
   // Of the URL and of its other path; and of the last redirect. Last members: they end before what their
   // callbacks use.
   std::vector<std::unique_ptr<HttpChannel>> channels_;

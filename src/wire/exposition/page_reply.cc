@@ -190,10 +190,10 @@ void PageEncoder::Encode(const PageReading& reading, std::string& out) {
   const ExpositionReport& report = page_.report();
   const bool shape = reading.read() && (!sent_ || page_.generation() != generation_);
   Put(out, static_cast<uint8_t>(reading.fault));
-  Put(out, static_cast<uint8_t>(
-               Flag(shape, kHasShape) | Flag(reading.read() && page_.has_timestamps(), kHasTimes) |
-               Flag(report.truncated, kIsTruncated) | Flag(report.open_end, kOpenEnd) |
-               Flag(report.too_many_families, kManyFamilies)));
+  Put(out, static_cast<uint8_t>(Flag(shape, kHasShape) |
+                                Flag(reading.read() && page_.has_timestamps(), kHasTimes) |
+                                Flag(report.truncated, kIsTruncated) | Flag(report.open_end, kOpenEnd) |
+                                Flag(report.too_many_families, kManyFamilies)));
   PutText(out, std::string_view(reading.detail).substr(0, kLongestDetail));
   Put(out, static_cast<uint64_t>(reading.page_bytes));
   PutReport(report, page_.bad_examples(), out);
@@ -203,7 +203,9 @@ void PageEncoder::Encode(const PageReading& reading, std::string& out) {
   if (out.size() <= most_bytes_) return;
   // What is kept from the page before a cut one is sent, too.
   sent_ = false;
-  Encode({PageFault::kTooLarge, "the series of this and the last page are too many bytes", reading.page_bytes}, out);
+  Encode(
+      {PageFault::kTooLarge, "the series of this and the last page are too many bytes", reading.page_bytes},
+      out);
 }
 
 void PageEncoder::AddShape(std::string& out) {
@@ -396,8 +398,7 @@ class DecodedPage::Decoder {
     entry.family = in_.Below<uint32_t>(draft_.families.size(), "there is no such family");
     entry.labels_at = static_cast<uint32_t>(in_.at() - start);
     Labels();
-    const LabelPrint print =
-        exposition_internal::PrintLabels(labels_, labels_.size(), ProcessHashKey());
+    const LabelPrint print = exposition_internal::PrintLabels(labels_, labels_.size(), ProcessHashKey());
     entry.print[0] = print.a;
     entry.print[1] = print.b;
     entry.first = static_cast<uint32_t>(draft_.cells.size());
@@ -573,7 +574,8 @@ void DecodedPage::TakeShape(Draft& draft) {
     const auto old = known.find({{entry.print[0], entry.print[1]}, entry.family});
     if (old != known.end()) {
       const Entry& was = before[old->second];
-      if (!TakeCells(cells, std::span(cells_).subspan(was.first, was.cells))) reshaped_.push_back(old->second);
+      if (!TakeCells(cells, std::span(cells_).subspan(was.first, was.cells)))
+        reshaped_.push_back(old->second);
       series_[old->second] = entry;
       continue;
     }

@@ -31,7 +31,7 @@ enum class PageFault : uint8_t {
 // The outcome of reading one page.
 struct PageReading {
   PageFault fault = PageFault::kNone;
-  std::string detail;    // of a fault: a sentence
+  std::string detail;     // of a fault: a sentence
   size_t page_bytes = 0;  // unpacked
 
   bool read() const noexcept { return fault == PageFault::kNone || fault == PageFault::kCut; }
@@ -113,7 +113,7 @@ class DecodedPage final : public ParsedPage {
   struct Entry {
     uint64_t print[2] = {};  // of its labels in any order
     uint32_t family = 0;
-    uint32_t labels_at = 0;  // in shape_
+    uint32_t labels_at = 0;         // in shape_
     uint32_t first = 0, cells = 0;  // in cells_
     bool alive = false;
   };

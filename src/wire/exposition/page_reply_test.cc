@@ -30,10 +30,10 @@ std::string FolderOf(const char* name) {
 
 TEST(PageReply, IsThePageThatTheProcessRead) {
   TwoPages pages;
-  const std::string body =
-      std::string(kHistogramPage) +
-      "# TYPE c counter\nc_total{z=\"1\",a=\"\\\"q\\\\\"} 7 1000\nc_total{z=\"2\"} NaN\n# TYPE s summary\ns{quantile=\"0.9\"} 1\ns_sum 3\n"
-      "# TYPE i info\ni_info{v=\"x\"} 1\nplain -0\nplain 3\nno number\n";
+  const std::string body = std::string(kHistogramPage) +
+                           "# TYPE c counter\nc_total{z=\"1\",a=\"\\\"q\\\\\"} 7 1000\nc_total{z=\"2\"} "
+                           "NaN\n# TYPE s summary\ns{quantile=\"0.9\"} 1\ns_sum 3\n"
+                           "# TYPE i info\ni_info{v=\"x\"} 1\nplain -0\nplain 3\nno number\n";
   EXPECT_EQ(pages.Read(body).fault, PageFault::kNone);
   EXPECT_EQ(pages.Differ(), "");
   ASSERT_EQ(pages.decoded.bad_examples().size(), 1U);
@@ -64,7 +64,8 @@ TEST(PageReply, SeriesComeGoAndChangeTheirCells) {
   TwoPages pages;
   pages.Read("# TYPE a gauge\na{x=\"1\"} 1\na{x=\"2\"} 2\n" + std::string(kHistogramPage));
   EXPECT_EQ(pages.decoded.appeared().size(), 3U);
-  pages.Read("# TYPE a gauge\na{x=\"2\"} 3\na{x=\"3\"} 4\n" + std::string(kHistogramPage) + "h_bucket{m=\"a\",le=\"1\"} 2\n");
+  pages.Read("# TYPE a gauge\na{x=\"2\"} 3\na{x=\"3\"} 4\n" + std::string(kHistogramPage) +
+             "h_bucket{m=\"a\",le=\"1\"} 2\n");
   EXPECT_EQ(pages.Differ(), "");
   EXPECT_EQ(pages.decoded.appeared().size(), 1U);
   EXPECT_EQ(pages.decoded.vanished().size(), 1U);
@@ -80,7 +81,8 @@ TEST(PageReply, SeriesComeGoAndChangeTheirCells) {
 
 TEST(PageReply, OfANewProcessNamesTheSameSeries) {
   TwoPages pages;
-  const std::string body = "# TYPE a gauge\na{x=\"1\",y=\"2\"} 1\na{x=\"2\"} 2\n" + std::string(kHistogramPage);
+  const std::string body =
+      "# TYPE a gauge\na{x=\"1\",y=\"2\"} 1\na{x=\"2\"} 2\n" + std::string(kHistogramPage);
   pages.Read(body);
   pages.Read("# TYPE b gauge\nb 1\n" + body);
   const uint64_t generation = pages.decoded.generation();
@@ -132,10 +134,13 @@ TEST(ReadPage, UnpacksWithinTheLimit) {
   std::string packed, unpacked;
   GzipCompressor().Compress("a 1\n" + std::string(100'000, '\n'), packed);
   ScrapedPage page;
-  EXPECT_EQ(ReadPage({packed, ExpositionFormat::kText004, true}, 200'000, unpacked, page).fault, PageFault::kNone);
+  EXPECT_EQ(ReadPage({packed, ExpositionFormat::kText004, true}, 200'000, unpacked, page).fault,
+            PageFault::kNone);
   EXPECT_EQ(page.report().samples, 1U);
-  EXPECT_EQ(ReadPage({packed, ExpositionFormat::kText004, true}, 50'000, unpacked, page).fault, PageFault::kTooLarge);
-  EXPECT_EQ(ReadPage({"\x1f\x8b!", ExpositionFormat::kText004, true}, 50'000, unpacked, page).fault, PageFault::kNotGzip);
+  EXPECT_EQ(ReadPage({packed, ExpositionFormat::kText004, true}, 50'000, unpacked, page).fault,
+            PageFault::kTooLarge);
+  EXPECT_EQ(ReadPage({"\x1f\x8b!", ExpositionFormat::kText004, true}, 50'000, unpacked, page).fault,
+            PageFault::kNotGzip);
 }
 
 // Replaces the last `from` of a reply to `body` by bytes of the same length, and returns the answer.
@@ -155,17 +160,27 @@ std::string Refusal(std::string_view body, std::string_view from, std::string_vi
 }
 
 TEST(PageReply, IsRefusedWhenItLies) {
-  const std::string_view two = "# TYPE aa gauge\naa{xx=\"11\",yy=\"33\"} 1\naa{xx=\"22\",yy=\"33\"} 2\n# TYPE bb gauge\nbb 3\n";
+  const std::string_view two =
+      "# TYPE aa gauge\naa{xx=\"11\",yy=\"33\"} 1\naa{xx=\"22\",yy=\"33\"} 2\n# TYPE bb gauge\nbb 3\n";
   EXPECT_EQ(Refusal(two, "33", "44"), "");
   EXPECT_THAT(Refusal(two, "22", "11"), HasSubstr("a series is there twice"));
   EXPECT_THAT(Refusal(two, "yy", "xx"), HasSubstr("a label has no name of its own"));
   EXPECT_THAT(Refusal(two, "22", "\xC3("), HasSubstr("not UTF-8"));
   EXPECT_THAT(Refusal(two, "bb", "aa"), HasSubstr("a family has no name of its own"));
-  EXPECT_THAT(Refusal("# TYPE h histogram\nh_bucket{lf=\"1\",le=\"2\"} 1\n", "lf", "le"), HasSubstr("a bound is there twice"));
-  EXPECT_THAT(Refusal("# TYPE h histogram\nh_bucket{le=\"2.25\"} 1\n", "2.25", "2.26"), HasSubstr("a bound is not its text"));
-  EXPECT_THAT(Refusal("# TYPE h histogram\nh_bucket{le=\"2.25\"} 1\n", "2.25", "0x25"), HasSubstr("a bound is not its text"));
+  EXPECT_THAT(Refusal("# TYPE h histogram\nh_bucket{lf=\"1\",le=\"2\"} 1\n", "lf", "le"),
+              HasSubstr("a bound is there twice"));
+  EXPECT_THAT(Refusal("# TYPE h histogram\nh_bucket{le=\"2.25\"} 1\n", "2.25", "2.26"),
+              HasSubstr("a bound is not its text"));
+  EXPECT_THAT(Refusal("# TYPE h histogram\nh_bucket{le=\"2.25\"} 1\n", "2.25", "0x25"),
+              HasSubstr("a bound is not its text"));
   const std::string inf = "# TYPE h histogram\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"2\"} 1\n";
-  EXPECT_THAT(Refusal(inf, std::string("\0\0\0\0\0\0\0\x40\1\0\0\0" "2", 13), std::string("\0\0\0\0\0\0\xF0\x3F\1\0\0\0" "1", 13)),
+  EXPECT_THAT(Refusal(inf,
+                      std::string("\0\0\0\0\0\0\0\x40\1\0\0\0"
+                                  "2",
+                                  13),
+                      std::string("\0\0\0\0\0\0\xF0\x3F\1\0\0\0"
+                                  "1",
+                                  13)),
               HasSubstr("not in order"));
 }
 

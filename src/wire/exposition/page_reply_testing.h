@@ -52,7 +52,9 @@ class Follower {
 
 // A page in a process, and its replies here.
 struct TwoPages {
-  explicit TwoPages(const ExpositionLimits& the_limits = {}) : limits(the_limits), decoded(limits) { Restart(); }
+  explicit TwoPages(const ExpositionLimits& the_limits = {}) : limits(the_limits), decoded(limits) {
+    Restart();
+  }
 
   // Another process begins without memory.
   void Restart() {
@@ -79,7 +81,8 @@ struct TwoPages {
     const Lines left = PageLines(*scraped), right = PageLines(decoded);
     if (left == right) return {};
     const auto [one, other] = std::mismatch(left.begin(), left.end(), right.begin(), right.end());
-    return "scraped: " + (one == left.end() ? "-" : *one) + "\ndecoded: " + (other == right.end() ? "-" : *other);
+    return "scraped: " + (one == left.end() ? "-" : *one) +
+           "\ndecoded: " + (other == right.end() ? "-" : *other);
   }
 
   const ExpositionLimits limits;
@@ -115,8 +118,10 @@ inline void TryReplies(std::string_view input) {
     return;
   }
   pages.Read(
-      "# HELP h of it\n# TYPE h histogram\nh_bucket{a=\"1\",le=\"0.5\"} 1\nh_bucket{a=\"1\",le=\"+Inf\"} 2 # {t=\"x\"} 1 1\n"
-      "h_sum{a=\"1\"} 3\nh_count{a=\"1\"} 2\n# TYPE c counter\nc_total{b=\"2\",d=\"3\"} 4 5\nc_total{b=\"4\",d=\"3\"} 6\n# EOF\n",
+      "# HELP h of it\n# TYPE h histogram\nh_bucket{a=\"1\",le=\"0.5\"} 1\nh_bucket{a=\"1\",le=\"+Inf\"} 2 # "
+      "{t=\"x\"} 1 1\n"
+      "h_sum{a=\"1\"} 3\nh_count{a=\"1\"} 2\n# TYPE c counter\nc_total{b=\"2\",d=\"3\"} 4 "
+      "5\nc_total{b=\"4\",d=\"3\"} 6\n# EOF\n",
       ExpositionFormat::kOpenMetrics100);
   std::string reply = pages.reply;
   for (size_t patches = mode / 2 % 8; patches > 0 && input.size() >= 3; --patches) {
