@@ -10,11 +10,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "base/parse.h"
 #include "base/result.h"
+#include "base/sandbox/sandbox.h"
 #include "base/text.h"
 #include "net/stream.h"
 
@@ -347,6 +349,11 @@ int RunPageReader(std::span<const std::string_view> arguments) {
   const int flags = ::fcntl(socket, F_GETFL);
   if (flags < 0 || ::fcntl(socket, F_SETFL, flags & ~O_NONBLOCK) != 0) return kBadStart;
   LimitPageReader(limits);
+  // From here on no file can be opened, and nothing leaves but over this socket.
+  SandboxPlan plan{.filter = CallFilter::kParser, .files = FileRights{}, .capabilities = {}};
+  if (const char* word = std::getenv(kSandboxVariable))
+    plan.mode = ParseSandboxMode(word).value_or(SandboxMode::kEnforce);
+  static_cast<void>(EnterSandbox(plan));
   return ServePages(socket, limits) ? 0 : kBadStart;
 }
 

@@ -13,10 +13,11 @@ Rights RightsOf(const Config& config, const Env& env) {
   if (socket.starts_with('/')) out.folders.push_back(socket.substr(0, socket.rfind('/')));
   out.programs.push_back(
       {.path = "/proc/self/exe",
-       .arguments = {"reader", "nvml", "amdsmi", "energy", "--simulated",
+       .arguments = {"reader", "nvml", "amdsmi", "energy", "page", "--simulated",
                      "--build-id=" + std::string(Version()) + " " + std::string(Revision())},
        .prefixes = {"--socket-fd=", "--page-fd=", "--interval-ns=", "--medium-ns=", "--slow-ns=",
-                    "--build-id=", "--leave-out=", "--watch=", "--details=", "--events=", "--listen-fd="},
+                    "--build-id=", "--leave-out=", "--watch=", "--details=", "--events=", "--listen-fd=",
+                    "--max-body=", "--max-samples="},
        .variables = {"GPULENS_FAKE_", "LD_LIBRARY_PATH"},
        .devices = {},
        .network = false,
