@@ -508,7 +508,8 @@ Status StartLauncher(LauncherOptions options) {
   UniqueFd ours(ends[0]), theirs(ends[1]);
   const pid_t agent = ::getpid();
   const pid_t pid = ::fork();
-  if (pid < 0) return ErrnoStatus("fork", errno);
+  if (pid < 0)
+    return ErrnoStatus("no process for the launcher, which counts as the agent's threads do: fork", errno);
   if (pid == 0) {
     // Sockets that the agent inherited are not its, either.
     const auto kept = static_cast<unsigned>(theirs.get());
