@@ -683,7 +683,9 @@ Status Confine(LoadedAgent& loaded, const Env& env) {
     MakeFolders(loaded.granted.folders);
     RETURN_IF_ERROR(StartLauncher({.mode = mode, .programs = loaded.granted.programs, .root = env.root}));
   }
-  AllowReadingAll(*plan.files);
+  for (const std::string& path : AllowReadingAll(*plan.files))
+    Log(LogLevel::kWarn, "agent", "does_not_answer",
+        path + " does not answer; nothing there can be read until the agent is started again.");
   auto add = [](std::vector<std::string>& to, const std::vector<std::string>& from) {
     to.insert(to.end(), from.begin(), from.end());
   };

@@ -182,6 +182,7 @@ class Launcher {
  public:
   Launcher(LauncherOptions options, UniqueFd agent) : options_(std::move(options)) {
     clients_.push_back({std::move(agent), true});
+    static_cast<void>(AllowReadingAll(readable_));
   }
 
   [[noreturn]] void Run() {
@@ -350,9 +351,8 @@ class Launcher {
     if (!rule.confines_itself) {
       SandboxPlan plan{.mode = options_.mode,
                        .filter = rule.network ? CallFilter::kNetworkProgram : CallFilter::kProgram,
-                       .files = FileRights(),
+                       .files = readable_,
                        .capabilities = {}};
-      AllowReadingAll(*plan.files);
       for (const std::string& device : rule.devices) plan.files->devices.push_back(device);
       static_cast<void>(EnterSandbox(plan));
     }
@@ -406,6 +406,7 @@ class Launcher {
   }
 
   const LauncherOptions options_;
+  FileRights readable_;          // of programs
   std::vector<Client> clients_;  // the first is the agent
   std::vector<Child> children_;
 };

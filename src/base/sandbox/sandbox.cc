@@ -4,10 +4,12 @@
 #include <linux/capability.h>
 #include <sched.h>
 #include <seccomp.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +21,7 @@
 
 #include "base/fd.h"
 #include "base/files.h"
+#include "base/text.h"
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
@@ -429,6 +432,48 @@ SandboxLayer LeaveNoDump() {
   return layer;
 }
 
+// File systems that wait for no other machine.
+constexpr std::string_view kLocalTypes[] = {"proc", "sysfs",   "tmpfs",    "ramfs", "devtmpfs", "ext2",
+                                            "ext3", "ext4",    "xfs",      "btrfs", "zfs",      "f2fs",
+                                            "vfat", "overlay", "squashfs", "erofs", "cgroup2"};
+constexpr int kAnswerMs = 1000;
+
+// Whether another file system than those is mounted at `path`, which is directly below /.
+bool MayHang(std::string_view mounts, std::string_view path) {
+  // "36 35 0:41 / /data rw,relatime shared:1 - nfs4 server:/data rw"
+  while (!mounts.empty()) {
+    std::string_view line = TakeUntil(mounts, '\n');
+    std::string_view place = line;
+    for (int i = 0; i < 4; ++i) TakeUntil(place, ' ');
+    if (TakeUntil(place, ' ') != path) continue;
+    const size_t dash = place.find(" - ");
+    if (dash == std::string_view::npos) return true;
+    std::string_view type = place.substr(dash + 3);
+    if (std::ranges::find(kLocalTypes, TakeUntil(type, ' ')) == std::end(kLocalTypes)) return true;
+  }
+  return false;
+}
+
+// Whether a path can be looked up; another process tries, since who waits for a dead server cannot be
+// stopped.
+bool Answers(const std::string& path) {
+  const pid_t pid = ::fork();
+  if (pid < 0) return false;
+  if (pid == 0) {
+    struct stat facts{};
+    const int fd = ::open(path.c_str(), O_PATH | O_CLOEXEC);
+    ::_exit(fd >= 0 && ::fstat(fd, &facts) == 0 ? 0 : 1);
+  }
+  int status = 0;
+  for (int waited = 0; waited < kAnswerMs; ++waited) {
+    if (::waitpid(pid, &status, WNOHANG) == pid) return status == 0;
+    ::usleep(1000);
+  }
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, &status, WNOHANG);
+  return false;
+}
+
 constexpr std::string_view kLayerNames[] = {"core dumps", "capabilities", "files", "system calls"};
 
 std::vector<SandboxLayer> AllOff(const std::string& why) {
@@ -446,13 +491,19 @@ std::optional<SandboxMode> ParseSandboxMode(std::string_view word) noexcept {
   return std::nullopt;
 }
 
-void AllowReadingAll(FileRights& files) {
+std::vector<std::string> AllowReadingAll(FileRights& files) {
+  const std::string mounts = ReadFile("/proc/self/mountinfo", size_t{4} << 20).value_or("");
+  std::vector<std::string> left_out;
   static_cast<void>(ForEachName("/", [&](std::string_view name) {
-    if (name != "dev") files.read.push_back("/" + std::string(name));
+    const std::string path = "/" + std::string(name);
+    if (name == "dev") return true;
+    if (MayHang(mounts, path) && !Answers(path)) left_out.push_back(path);
+    else files.read.push_back(path);
     return true;
   }));
   for (const char* device : {"null", "zero", "full", "random", "urandom", "tty"})
     files.devices.push_back("/dev/" + std::string(device));
+  return left_out;
 }
 
 std::vector<SandboxLayer> EnterSandbox(const SandboxPlan& plan) {

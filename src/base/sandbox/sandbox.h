@@ -37,8 +37,10 @@ struct FileRights {
   std::vector<std::string> write;    // the same, and made, written, renamed, removed
   std::vector<std::string> devices;  // read, written, ioctl
 };
-// Adds everything below / but /dev, and the harmless device files: null, zero, full, random, urandom, tty.
-void AllowReadingAll(FileRights& files);
+// Adds everything below / but /dev, and the harmless device files: null, zero, full, random, urandom, tty. A
+// network file system that is mounted there and does not answer within a second is left out: returns its
+// path.
+std::vector<std::string> AllowReadingAll(FileRights& files);
 
 // Names the mode, "enforce", "log" or "off", for reader processes that the launcher starts.
 inline constexpr const char* kSandboxVariable = "GPULENS_READER_SANDBOX";

@@ -51,7 +51,7 @@ int ErrnoOf(long result) { return result < 0 ? errno : 0; }
 SandboxPlan AgentPlan(const std::string& folder) {
   SandboxPlan plan{
       .mode = SandboxMode::kEnforce, .filter = CallFilter::kAgent, .files = FileRights(), .capabilities = {}};
-  AllowReadingAll(*plan.files);
+  static_cast<void>(AllowReadingAll(*plan.files));
   plan.files->write.push_back(folder);
   return plan;
 }
