@@ -29,6 +29,27 @@ endif()
 target_compile_options(gpulens_flags INTERFACE ${sanitize})
 target_link_options(gpulens_flags INTERFACE ${sanitize})
 
+# What makes an error in the code harder to use (docs/adr/0066-hardened-build.md). tools/verify_binary.sh reads in each shipped object
+# that it is there. Checks of containers are in every build: an index that ends the release has to end a test, too.
+set(gpulens_hardened -D_GLIBCXX_ASSERTIONS)
+set(gpulens_hardened_link)
+if(NOT GPULENS_SANITIZE)
+  list(APPEND gpulens_hardened -fstack-protector-strong -fstack-clash-protection)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+    list(APPEND gpulens_hardened -fcf-protection=full)
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+    list(APPEND gpulens_hardened -mbranch-protection=standard)
+  endif()
+  # glibc warns about it where nothing is optimized: targets with the property GPULENS_NOT_OPTIMIZED.
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    list(APPEND gpulens_hardened
+         "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:GPULENS_NOT_OPTIMIZED>>>:SHELL:-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3>")
+  endif()
+  set(gpulens_hardened_link -Wl,-z,relro,-z,now,-z,noexecstack,-z,separate-code)
+endif()
+target_compile_options(gpulens_flags INTERFACE ${gpulens_hardened})
+target_link_options(gpulens_flags INTERFACE ${gpulens_hardened_link})
+
 if(NOT GPULENS_SANITIZE)
   target_link_options(gpulens_flags INTERFACE -static-libgcc -static-libstdc++ -Wl,--gc-sections -Wl,--as-needed)
   target_compile_options(gpulens_flags INTERFACE -ffunction-sections -fdata-sections)

@@ -72,6 +72,11 @@ foreach(name cluster pods)
   set_tests_properties(peers_${name} PROPERTIES LABELS peers TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
 set_tests_properties(peers_pods PROPERTIES RESOURCE_LOCK build_image)
+# What is built, read as ELF.
+foreach(name hardening libraries)
+  add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/packages)
+  set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 120 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+endforeach()
 # What ./dev release does, and the lines of pages with what it makes; for arm64, under qemu-user.
 foreach(name release arm64)
   add_test(NAME peers_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/packages)

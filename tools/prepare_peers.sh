@@ -5,7 +5,8 @@
 #   build/compose  docker-compose and its Python packages, unpacked in the same way
 #   build/slurm  slurmctld, slurmd and Slurm's programs, unpacked in the same way
 #   build/postgres  a PostgreSQL server, unpacked in the same way
-#   build/venv   a Python environment with tools/requirements.txt
+#   build/venv   a Python environment with tools/requirements.txt. Versions and digests of all packages of Python are in tools/pinned
+#                (tools/pin_requirements.sh): pip takes nothing else
 #   build/page_tests  playwright-core and axe-core, as tests/page/package-lock.json names them; with --page-tests nothing else
 #   build/chdb   with --chdb alone, as it is large: one with chdb, ClickHouse's engine in a package
 #   build/focus  with --chdb alone, where there is a Python 3.12 or later: one with focus-validator
@@ -77,15 +78,19 @@ registry() {
   return 1
 }
 
-# The stamp is a copy of the requirements: changed ones are installed again.
+# pinned VENV NAME: installs tools/pinned/NAME.txt, and nothing of which the digest is another one.
+pinned() {
+  timeout 600 "$1/bin/pip" install --quiet --disable-pip-version-check --retries 1 --timeout 30 --require-hashes -r "tools/pinned/$2.txt"
+}
+
+# The stamp is a copy of the pinned packages: changed ones are installed again.
 venv() {
   local log=build/venv.log
-  cmp -s tools/requirements.txt build/venv/installed.txt && return 0
+  cmp -s tools/pinned/venv.txt build/venv/installed.txt && return 0
   rm -rf build/venv
   python3 -m venv build/venv >"$log" 2>&1 || { report "venv: $(tail -n 1 "$log")"; return 1; }
-  timeout 300 build/venv/bin/pip install --quiet --disable-pip-version-check --retries 1 --timeout 30 \
-    -r tools/requirements.txt >"$log" 2>&1 || { report "venv: pip: $(tail -n 1 "$log")"; return 1; }
-  cp tools/requirements.txt build/venv/installed.txt
+  pinned build/venv venv >"$log" 2>&1 || { report "venv: pip: $(tail -n 1 "$log")"; return 1; }
+  cp tools/pinned/venv.txt build/venv/installed.txt
 }
 
 # The stamp is a copy of the lock file. The browser is the system's: nothing is fetched but the two packages.
@@ -105,8 +110,7 @@ chdb() {
   [[ -e build/chdb/installed ]] && return 0
   rm -rf build/chdb
   python3 -m venv build/chdb >"$log" 2>&1 || { report "chdb: $(tail -n 1 "$log")"; return 1; }
-  timeout 600 build/chdb/bin/pip install --quiet --disable-pip-version-check --retries 1 --timeout 30 \
-    chdb==4.4.0 >"$log" 2>&1 || { report "chdb: pip: $(tail -n 1 "$log")"; rm -rf build/chdb; return 1; }
+  pinned build/chdb chdb >"$log" 2>&1 || { report "chdb: pip: $(tail -n 1 "$log")"; rm -rf build/chdb; return 1; }
   touch build/chdb/installed
 }
 
@@ -118,8 +122,7 @@ focus() {
   [[ -n $python ]] || { echo "focus-validator: left out, as it needs Python 3.12 or later" >&2; return 0; }
   rm -rf build/focus
   "$python" -m venv build/focus >"$log" 2>&1 || { report "focus: $(tail -n 1 "$log")"; return 1; }
-  timeout 600 build/focus/bin/pip install --quiet --disable-pip-version-check --retries 1 --timeout 30 \
-    focus-validator==2.2.1 pyarrow==19.0.1 >"$log" 2>&1 || { report "focus: pip: $(tail -n 1 "$log")"; rm -rf build/focus; return 1; }
+  pinned build/focus focus >"$log" 2>&1 || { report "focus: pip: $(tail -n 1 "$log")"; rm -rf build/focus; return 1; }
   touch build/focus/installed
 }
 
@@ -128,8 +131,7 @@ sbom() {
   [[ -e build/sbom/installed ]] && return 0
   rm -rf build/sbom
   python3 -m venv build/sbom >"$log" 2>&1 || { report "sbom: $(tail -n 1 "$log")"; return 1; }
-  timeout 600 build/sbom/bin/pip install --quiet --disable-pip-version-check --retries 1 --timeout 30 \
-    'cyclonedx-python-lib[json-validation]==11.12.0' spdx-tools==0.8.5 >"$log" 2>&1 ||
+  pinned build/sbom sbom >"$log" 2>&1 ||
     { report "sbom: pip: $(tail -n 1 "$log")"; rm -rf build/sbom; return 1; }
   touch build/sbom/installed
 }

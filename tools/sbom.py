@@ -3,6 +3,8 @@
 
     tools/sbom.py [--fields TSV] BUILD TARGET FILE…     records for each FILE what ninja links into TARGET; where the packages are not
                                                          those installed here, TSV has name, version, architecture and source of each
+    tools/sbom.py [--fields TSV] --rows OUT BOOST GCC    rows of C++ for `gpulens version --libraries`: what docs/dependencies.md lists, with
+                                                         the packages that are installed; BOOST (1.81) and GCC (12) are part of their names
 
 Records are build/contents/FILE.json: a list of components, each an object of name, version, license (an SPDX expression), purl
 and, where it is a Debian package, its copyright file's place. Whatever else makes a file (tools/package_wheels.py, an image) calls
@@ -13,12 +15,14 @@ Licences are those of docs/dependencies.md, the column of the part that is linke
 The C library is not in the lists: it is the system's, and not shipped.
 """
 
+import contextlib
 import functools
 import hashlib
 import json
 import os
 import pathlib
 import re
+import subprocess
 import sys
 import time
 import urllib.parse
@@ -37,15 +41,16 @@ def version():
 
 
 @functools.cache
-def licenses():
-    """{package: SPDX expression} of the first table of docs/dependencies.md. Compiler's runtimes are under the names of the row."""
+def shipped():
+    """{package: (SPDX expression, how it is linked)} of the first table of docs/dependencies.md, in its order. The compiler's and the C
+    library are under the names of their rows."""
     table = (ROOT / "docs/dependencies.md").read_text(encoding="utf-8").split("## In the shipped program")[1].split("\n## ")[0]
     found = {}
-    for line in table.splitlines():
+    for line in re.findall(r"(?m)^\|.*", table)[2:]:
         cells = [cell.strip() for cell in line.split("|")]
         if len(cells) > 5:
             for name in re.findall(r"[a-z0-9+.-]+", cells[1].split("(")[0]):
-                found[name] = re.split(r"[;(]", cells[4])[0].strip()
+                found[name] = tuple(re.split(r"[;(,]", cell)[0].strip() for cell in cells[4:6])
     return found
 
 
@@ -53,10 +58,10 @@ def license_of(package):
     """The licence of what is linked of a Debian package. Fails for one that the table lacks."""
     plain = re.sub(r"boost1\.\d+-dev", "boost1.81-dev", package)
     runtime = notices.RUNTIME.match(package)
-    found = licenses().get(f"lib{runtime[1]}" if runtime else plain)
+    found = shipped().get(f"lib{runtime[1]}" if runtime else plain)
     if not found:
         sys.exit(f"sbom: docs/dependencies.md has no licence of {package}")
-    return found
+    return found[0]
 
 
 @functools.cache
@@ -219,6 +224,24 @@ def write(path, document):
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def upstream(package_version):
+    """The version that Debian's revision is of: 1.5.4 of 1.5.4+dfsg2-5."""
+    return re.sub(r"[+~].*", "", re.sub(r"^\d+:|-[^-]*$", "", package_version))
+
+
+def compiled_rows(boost, gcc, field=None):
+    """Rows of src/cli/version/libraries.cc. A package that is not installed has no version; the C library is of no package."""
+    package_of = {"libboost1.81-dev": f"libboost{boost}-dev", "libc": ""} | {name: f"{name}-{gcc}-dev" for name in ("libstdc++", "libgcc")}
+    rows = []
+    for name, (license_here, linked_as) in shipped().items():
+        package, one = package_of.get(name, name), {"version": "", "purl": ""}
+        with contextlib.suppress(OSError, subprocess.CalledProcessError):  # no dpkg here, or not installed
+            one = debian_component(package, license_here, field) if package else one
+        cells = (name, package, one["version"], upstream(one["version"]), license_here, linked_as, one["purl"])
+        rows.append("{" + ", ".join(json.dumps(cell) for cell in cells) + "},\n")
+    return "".join(rows)
+
+
 def fields_of(table):
     """What debian_component queries, of packages that a table lists."""
     lines = [line.split("\t", 1) for line in pathlib.Path(table).read_text(encoding="utf-8").splitlines()]
@@ -236,6 +259,12 @@ def main(*arguments):
     field = None
     if arguments[0] == "--fields":
         field, arguments = fields_of(arguments[1]), arguments[2:]
+    if arguments[0] == "--rows":
+        out, text = pathlib.Path(arguments[1]), compiled_rows(*arguments[2:], field)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        if not out.exists() or out.read_text(encoding="utf-8") != text:  # else what includes it would be compiled again
+            out.write_text(text, encoding="utf-8")
+        return
     build, target, *files = arguments
     components = linked(build, target, field=field)
     for file in files:

@@ -1,5 +1,6 @@
 """Tests of the tools:  cd tools && python3 -m unittest test_tools"""
 import pathlib
+import re
 import tempfile
 import unittest
 from xml.etree import ElementTree
@@ -295,6 +296,23 @@ class Summary(unittest.TestCase):
             self.assertEqual(test_summary.passed_again(["core"], path), [])
             path.write_text('<testsuite><testcase name="core" status="run"/><testcase name="e2e" status="fail"/></testsuite>')
             self.assertEqual(test_summary.passed_again(["core", "e2e", "other"], path), ["core"])
+
+
+class Pinned(unittest.TestCase):
+    """tools/pinned, which pip installs with --require-hashes."""
+
+    def test_every_package_has_a_version_and_digests(self):
+        files = sorted((tree.ROOT / "tools/pinned").glob("*.txt"))
+        self.assertEqual([path.stem for path in files], ["chdb", "focus", "sbom", "venv"])
+        for path in files:
+            for entry in path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
+                self.assertRegex(entry, r"^[A-Za-z0-9._-]+(\[[^]]*\])?==\S+( ; [^#]*?)? +(--hash=sha256:[0-9a-f]{64} *)+$", path.name)
+
+    def test_what_is_asked_for_is_pinned(self):
+        pinned = set(re.findall(r"(?m)^([a-z0-9-]+)==", (tree.ROOT / "tools/pinned/venv.txt").read_text(encoding="utf-8")))
+        for line in (tree.ROOT / "tools/requirements.txt").read_text(encoding="utf-8").splitlines():
+            name = re.match(r"[\w-]+", line)[0].lower().replace("_", "-")
+            self.assertIn(name, pinned, "run tools/pin_requirements.sh venv")
 
 
 class Others(unittest.TestCase):

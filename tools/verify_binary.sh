@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails unless a program needs only the C library, 2.34 or older, and starts. For another architecture CROSS is the prefix of its tools,
+# Fails unless a program needs only the C library, 2.34 or older, starts, and is built hardened (tools/hardening.py). For another architecture CROSS is the prefix of its tools,
 # EMULATOR what runs it.
 set -euo pipefail
 newest_allowed=2.34
@@ -18,4 +18,5 @@ if [[ $(printf '%s\n' "$newest" "$newest_allowed" | sort -V | tail -n 1) != "$ne
   exit 1
 fi
 ${EMULATOR:-} "$program" version >/dev/null || { echo "package: $program version failed" >&2; exit 1; }
+python3 "$(dirname "$(readlink -f "$0")")/hardening.py" "$program" >&2 || { echo "package: $program is not built as cmake/Flags.cmake has it" >&2; exit 1; }
 echo "  $program: needs glibc $newest and nothing else; $(stat -c %s "$program" | awk '{printf "%.1f MB", $1 / 1e6}') stripped"

@@ -24,6 +24,7 @@
 #include "cli/events/events_command.h"
 #include "cli/help/command_tree.h"
 #include "cli/help/help.h"
+#include "cli/version/libraries.h"
 
 namespace gpulens {
 namespace {
@@ -48,6 +49,13 @@ inline constexpr const char* kCollectFooter = R"(
   gpulens collect --list                           what can be collected here
 
 Exit: 0 something was read · 1 nothing could be read · 2 wrong use)";
+
+inline constexpr const char* kVersionFooter = R"(
+  gpulens version --libraries          what of others is in this program
+  gpulens version --libraries --json   also as purl, for programs that know of weaknesses
+
+A package of Debian has the version that was installed when this program was built. How
+a weakness in a library is answered: SECURITY.md.)";
 
 inline constexpr const char* kExplainFooter = R"(
   gpulens explain 79                   an XID: what it means, what to do, sources
@@ -125,7 +133,7 @@ struct CommandLine {
   std::string clear_gpu, clear_socket, shell;
   SimOptions sim;
   bool runs_agent = false;
-  bool version_json = false, list = false;
+  bool version_json = false, version_libraries = false, list = false;
   int code = 0;
 };
 
@@ -216,14 +224,13 @@ void AddVersion(CLI::App& app, CommandLine& line) {
   CLI::App* version = app.add_subcommand("version", "Print the version and the build.");
   version->group("Look");
   version->add_flag("--json", line.version_json, "JSON");
+  version->add_flag("--libraries", line.version_libraries,
+                    "Add each library that is linked: its version, Debian package and licence");
+  version->footer(kVersionFooter);
   version->callback([&line] {
-    std::string_view v = Version(), r = Revision(), c = Compiler(), b = BuildType();
-    const char* form = line.version_json
-                           ? "{\"schema\":\"gpulens.version/1\",\"version\":\"%.*s\",\"revision\":\"%.*s\","
-                             "\"compiler\":\"%.*s\",\"build\":\"%.*s\"}\n"
-                           : "gpulens %.*s (%.*s), %.*s, %.*s build\n";
-    std::printf(form, static_cast<int>(v.size()), v.data(), static_cast<int>(r.size()), r.data(),
-                static_cast<int>(c.size()), c.data(), static_cast<int>(b.size()), b.data());
+    const auto width = static_cast<size_t>(::isatty(STDOUT_FILENO) == 1 ? TerminalColumns(STDOUT_FILENO) : 0);
+    line.code = PrintText(line.version_json ? VersionJson(line.version_libraries)
+                                            : VersionText(line.version_libraries, width));
   });
 }
 

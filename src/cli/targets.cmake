@@ -36,7 +36,22 @@ add_gpulens_library(cli_why DIR src/cli/why DEPS gpulens_why gpulens_cli_node gp
   PRIVATE_DEPS CLI11::CLI11)
 add_gpulens_library(cli_queue DIR src/cli/queue DEPS gpulens_agent_run gpulens_delivery gpulens_wire_json gpulens_cli_help
   PRIVATE_DEPS CLI11::CLI11)
-add_gpulens_library(cli DEPS gpulens_cli_collect gpulens_cli_top gpulens_cli_events gpulens_cli_bench
+# What is linked, with the packages that are here now: each run of CMake looks again.
+set(library_rows ${CMAKE_BINARY_DIR}/generated/cli/version/library_rows.inc)
+execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.a OUTPUT_VARIABLE libstdcxx OUTPUT_STRIP_TRAILING_WHITESPACE)
+get_filename_component(libstdcxx ${libstdcxx} REALPATH)
+string(REGEX REPLACE ".*/([0-9]+)/[^/]*$" "\\1" gcc_release ${libstdcxx})
+set(fields)
+if(CMAKE_CROSSCOMPILING)
+  set(fields --fields ${CMAKE_FIND_ROOT_PATH}/../packages.tsv)
+endif()
+execute_process(COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_SOURCE_DIR}/tools/sbom.py ${fields} --rows ${library_rows}
+                        ${Boost_VERSION_MAJOR}.${Boost_VERSION_MINOR} ${gcc_release} COMMAND_ERROR_IS_FATAL ANY)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/dependencies.md ${CMAKE_SOURCE_DIR}/tools/sbom.py)
+add_gpulens_library(cli_version DIR src/cli/version DEPS gpulens_cli_common PRIVATE_DEPS Boost::headers OpenSSL::Crypto dep_deflate
+  dep_zstd dep_nghttp2 dep_snappy dep_sqlite dep_seccomp dep_ncurses dep_tinfo CLI11::CLI11)
+target_include_directories(gpulens_cli_version PRIVATE ${CMAKE_BINARY_DIR}/generated)
+add_gpulens_library(cli DEPS gpulens_cli_version gpulens_cli_collect gpulens_cli_top gpulens_cli_events gpulens_cli_bench
   gpulens_cli_check gpulens_cli_engines gpulens_cli_slurm gpulens_cli_exp gpulens_cli_telemetry gpulens_cli_cost gpulens_sdk_experiment gpulens_sources_nvml_capture
   gpulens_cli_common gpulens_cli_compare gpulens_cli_migrate gpulens_cli_queue gpulens_cli_trace gpulens_cli_why gpulens_agent_mcp gpulens_cli_help PRIVATE_DEPS gpulens_sdk_energy
   gpulens_sources_nvml_reader gpulens_sources_nvml_simulated gpulens_sources_amdsmi_reader gpulens_sources_amdsmi_simulated
@@ -45,4 +60,3 @@ target_sources(gpulens_cli PRIVATE ${gpulens_elsewhere})
 set(gpulens_elsewhere)
 add_executable(gpulens src/cli/gpulens_main.cc ${gpulens_older_glibc})
 target_link_libraries(gpulens PRIVATE gpulens_flags gpulens_cli)
-target_link_options(gpulens PRIVATE -Wl,-z,relro,-z,now)

@@ -241,8 +241,8 @@ void GiveToOwnerOf(int folder) {
     struct stat info{};
     if ((name.starts_with(kPositionName) || name == kOwnerGoneName || name == kLockName) &&
         ::fstatat(folder, file.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode) &&
-        info.st_uid == 0 && info.st_nlink == 1)
-      static_cast<void>(::fchownat(folder, file.c_str(), owner.st_uid, owner.st_gid, AT_SYMLINK_NOFOLLOW));
+        info.st_uid == 0 && info.st_nlink == 1) [[maybe_unused]]
+      const int given = ::fchownat(folder, file.c_str(), owner.st_uid, owner.st_gid, AT_SYMLINK_NOFOLLOW);
     return true;
   }));
 }

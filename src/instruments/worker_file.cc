@@ -89,10 +89,11 @@ Result<std::unique_ptr<WorkerFile>> WorkerFile::Create(int folder) {
   while (::flock(file->fd_.get(), LOCK_EX) != 0) {
     if (errno != EINTR) return fail("lock", errno);
   }
-  // The folder may be that of the user to which the server changes.
+  // The folder may be that of the user to which the server changes. Where root may not give files away, it
+  // stays root's.
   struct stat info{};
-  if (::geteuid() == 0 && ::fstat(folder, &info) == 0 && info.st_uid != 0)
-    (void)::fchown(file->fd_.get(), info.st_uid, info.st_gid);
+  if (::geteuid() == 0 && ::fstat(folder, &info) == 0 && info.st_uid != 0) [[maybe_unused]]
+    const int given = ::fchown(file->fd_.get(), info.st_uid, info.st_gid);
   const size_t page = PageBytes();
   if (const int error = ::posix_fallocate(file->fd_.get(), 0, static_cast<off_t>(page)); error != 0)
     return fail("write", error);

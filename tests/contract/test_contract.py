@@ -178,6 +178,7 @@ class Contract(unittest.TestCase):
             url = f"http://127.0.0.1:{agent.port}"
             shapes = {"check": shape(json.loads(run("check", "all", "--json", "--url", url, code=None))),
                       "version": shape(json.loads(run("version", "--json"))),
+                      "version --libraries": shape(json.loads(run("version", "--libraries", "--json"))),
                       "explain": shape(json.loads(run("explain", "79", "--json"))),
                       "engines list": shape(json.loads(run("engines", "list", "--json")))}
             page = json.loads(agent.get("/json").text)

@@ -206,8 +206,8 @@ class PageJob final : public ExportJob {
     }
     server_ = *std::move(server);
     const std::string shown = server_->address().ToString();
-    if (turn_ && ::pwrite(turn_.get(), shown.data(), shown.size(), 0) >= 0)
-      (void)::ftruncate(turn_.get(), static_cast<off_t>(shown.size()));
+    if (turn_ && ::pwrite(turn_.get(), shown.data(), shown.size(), 0) >= 0) [[maybe_unused]]
+      const int cut = ::ftruncate(turn_.get(), static_cast<off_t>(shown.size()));
     return status_;
   }
 

@@ -108,7 +108,8 @@ void Die(FaultEnd how) {
       }
       return;
     case FaultEnd::kFiles:
-      for (int i = 0; i < 100; ++i) static_cast<void>(::dup(2));
+      for (int i = 0; i < 100 && ::dup(2) >= 0; ++i) {
+      }
       return;
     default: break;
   }
