@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Runs fuzzers of an asan tree, two at a time: tools/fuzz.py BUILD_TREE SECONDS|inputs[*TIMES] [FUZZER…].
+"""Runs fuzzers of an asan tree, two at a time: tools/fuzz.py BUILD_TREE SECONDS|inputs[*TIMES]|keep [FUZZER…].
 
 With SECONDS it looks for new inputs, elsewhere each time; what a fuzzer learns stays in build/fuzz/x/corpus.
 
 With `inputs`, as the checks run it, each fuzzer tries a number of inputs that is the same on every machine, from one seed and from the
 corpus of the tree alone: INPUTS, or the N of a line `// Fuzz inputs: N` in its source where an input takes long; TIMES as many. So the
 result depends on the change and not on the speed of the machine.
+
+With `keep` it runs nothing new: of what fuzzers have learned it adds to their seeds in the tree what reaches code that
+the seeds do not, the smallest set that libFuzzer finds, the largest files first, which reach most, up to KEPT_FILES and KEPT_BYTES with
+the seeds that have names. So a later check begins where an earlier search ended.
 
 Seeds are testdata/<x>_corpus next to x_fuzz.cc. An input that makes it crash, hang for 10 s, leak or take 2 GiB is left in build/fuzz/x
 and named.
@@ -18,11 +22,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 import tree
 
 INPUTS = 100_000
+KEPT_FILES, KEPT_BYTES = 60, 100 << 10
+KEPT_LENGTH = 2 << 10  # of one file
 
 
 def sources_of(pattern):
@@ -44,6 +51,37 @@ def seeds_of(fuzzer):
             if folder.is_dir():
                 return [str(folder)]
     return []
+
+
+def keep(build, fuzzer):
+    """(whether it could be done, what to print): adds what was learned to the seeds of the tree."""
+    learned = tree.ROOT / "build/fuzz" / fuzzer.removesuffix("_fuzz") / "corpus"
+    if not learned.is_dir():
+        return False, f"  {fuzzer}: has learned nothing yet. First:  ./dev fuzz {fuzzer.removesuffix('_fuzz')} 300"
+    folder = pathlib.Path(*seeds_of(fuzzer) or [sources_of(fuzzer)[0].parent / "testdata" / f"{fuzzer.removesuffix('_fuzz')}_corpus"])
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as temporary:
+        merged = pathlib.Path(shutil.copytree(folder, pathlib.Path(temporary) / "merged"))
+        before = {path.name for path in merged.iterdir()}
+        done = subprocess.run(
+            [str(build / fuzzer), "-set_cover_merge=1", f"-max_len={KEPT_LENGTH}", "-timeout=10", "-rss_limit_mb=2048",
+             f"-artifact_prefix={temporary}/", str(merged), str(learned)],
+            cwd=tree.ROOT, env=dict(os.environ, LLVM_PROFILE_FILE="/dev/null"), text=True, errors="replace", check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        if done.returncode != 0:
+            return False, "\n".join(done.stdout.splitlines()[-20:]) + f"\n  {fuzzer}: the merge FAILED"
+        files, size = len(before), sum(path.stat().st_size for path in folder.iterdir())
+        found = sorted((path for path in merged.iterdir() if path.name not in before), key=lambda path: -path.stat().st_size)
+        kept = 0
+        for path in found:
+            if files + kept == KEPT_FILES:
+                break
+            if size + path.stat().st_size > KEPT_BYTES:
+                continue
+            shutil.copyfile(path, folder / f"grown_{path.name[:12]}")
+            kept, size = kept + 1, size + path.stat().st_size
+    return True, f"  {fuzzer}: {files} seeds, {kept} of {len(found)} added, {size:,} bytes in {folder.relative_to(tree.ROOT)}"
 
 
 def fuzz(build, fuzzer, seconds, weight):
@@ -81,9 +119,13 @@ def fuzz(build, fuzzer, seconds, weight):
 def main(build, bound, wanted):
     build = build.resolve()
     seconds, weight = None, 1
+
+    def run(build, name):
+        return keep(build, name) if bound == "keep" else fuzz(build, name, seconds, weight)
+
     if bound.startswith("inputs"):
         weight = int(bound.partition("*")[2] or 1)
-    else:
+    elif bound != "keep":
         seconds = int(bound)
     # Only those that have a source today: a tree may hold programs of an older checkout.
     known = sorted(source.stem for source in sources_of("*_fuzz"))
@@ -92,7 +134,7 @@ def main(build, bound, wanted):
         return 2
     good = True
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for fine, output in pool.map(lambda name: fuzz(build, name, seconds, weight), wanted or known):
+        for fine, output in pool.map(lambda name: run(build, name), wanted or known):
             good &= fine
             print(output, flush=True)
     print(f"fuzz: {len(wanted or known)} fuzzers{'' if good else '; something was found'}")
@@ -102,7 +144,7 @@ def main(build, bound, wanted):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("bound", metavar="SECONDS|inputs[*TIMES]")
+    parser.add_argument("bound", metavar="SECONDS|inputs[*TIMES]|keep")
     parser.add_argument("fuzzers", nargs="*")
     options = parser.parse_args()
     sys.exit(main(options.build, options.bound, options.fuzzers))

@@ -2,6 +2,7 @@
 // since when. A call that never returns is so known by name although its thread cannot speak.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -43,12 +44,12 @@ class CallSlot {
   struct View {
     CallNumber call =
         kNoCall;  // May be a number that is no call: the reader process's bytes are not trusted.
-    int64_t since_boot_ns = 0;
+    int64_t since_boot_ns = 0;  // Not negative.
   };
   View Read() const noexcept {
     uint32_t call = call_.load(std::memory_order_acquire);
     return {static_cast<CallNumber>(call < 0xFFFF ? call : 0xFFFF),
-            since_boot_ns_.load(std::memory_order_relaxed)};
+            std::max<int64_t>(since_boot_ns_.load(std::memory_order_relaxed), 0)};
   }
 
  private:

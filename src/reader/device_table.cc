@@ -223,7 +223,8 @@ DeviceTable::Hangs DeviceTable::CheckCalls(const CallPage& page, Deadlines deadl
   Hangs out;
   size_t read = 0, hung = 0;
   for (DeviceEntry* device : devices_) {
-    if (device->state == DeviceState::kLeftOut) continue;
+    // One that is not counted is not read: its slot in the page means nothing.
+    if (device->state == DeviceState::kLeftOut || !device->counted) continue;
     CallSlot::View slot = page.devices[device->index].Read();
     out.started +=
         CheckCall(*device, slot, vendor_.slow_call(slot.call) ? deadlines.slow : deadlines.usual, now);

@@ -100,6 +100,24 @@ TEST_F(DeviceTableTest, AHangIsNamedOnceAndEndsWithTheCall) {
   EXPECT_EQ(At(2).state, DeviceState::kOk);
 }
 
+// A page can have any call of a device that the process has not counted.
+TEST_F(DeviceTableTest, ADeviceThatIsNotCountedDoesNotHang) {
+  table_.Expect(0);
+  page_.devices[1].Begin(1, clock_.Now().boot_ns);
+  clock_.Advance(seconds(10));
+  const auto hangs = table_.CheckCalls(page_, kDeadlines, clock_.Now());
+  EXPECT_EQ(hangs.started, 0u);
+  EXPECT_FALSE(hangs.all) << "the process would be killed for it";
+  EXPECT_EQ(table_.hung(), 0u);
+}
+
+TEST_F(DeviceTableTest, ACallFromBeforeTheBootIsAHang) {
+  page_.devices[1].Begin(1, INT64_MIN);
+  EXPECT_EQ(page_.devices[1].Read().since_boot_ns, 0) << "its age is a number";
+  clock_.Advance(seconds(10));
+  EXPECT_EQ(table_.CheckCalls(page_, kDeadlines, clock_.Now()).started, 1u);
+}
+
 TEST_F(DeviceTableTest, ASlowCallHasLonger) {
   page_.devices[0].Begin(2, clock_.Now().boot_ns);
   clock_.Advance(seconds(20));

@@ -65,6 +65,7 @@ Result<ReaderMessage> DecodeReadings(MessageCursor in, const VendorTables& vendo
     if (reading.field >= (reading.link == 0 ? vendor.fields.size() : vendor.link_fields))
       return Bad("field out of range");
     if (reading.status >= ReadStatus::kCount) return Bad("status out of range");
+    if (reading.boot_ns < 0) return Bad("time before the boot");
   }
   return ReaderMessage(out);
 }
@@ -76,6 +77,7 @@ Result<ReaderMessage> DecodeProcesses(MessageCursor in) {
   out.processes = in.Rows<ProcessUse>(kMaxProcesses);
   if (!in.done()) return Bad("process list has a wrong length");
   if (out.device >= kMaxDevices) return Bad("device out of range");
+  if (out.boot_ns < 0) return Bad("time before the boot");
   for (size_t i = 0; i < out.processes.size(); ++i) {
     if (out.processes[i].name.back() != '\0') return Bad("process name has no end");
   }
@@ -96,6 +98,7 @@ Result<ReaderMessage> DecodeHeartbeat(MessageCursor in) {
   in.Numbers(out.boot_ns, out.sequence, out.calls, out.dropped, out.watched, out.memory, out.files,
              out.threads);
   if (!in.done()) return Bad("heartbeat has a wrong length");
+  if (out.boot_ns < 0) return Bad("time before the boot");
   return ReaderMessage(out);
 }
 

@@ -211,8 +211,8 @@ struct AttachRequest {
 using ReaderMessage = std::variant<HelloMessage, LibraryReport, DeviceReport, ReadingsReport, ProcessesReport,
                                    HeartbeatMessage, VendorReport, AttachRequest>;
 
-// Every number that indexes something is in range in the result, as far as the vendor's tables go; kind and
-// body of a VendorReport are as they came. kDataLoss names the error.
+// Every number that indexes something is in range in the result, as far as the vendor's tables go, and no
+// time is negative; kind and body of a VendorReport are as they came. kDataLoss names the error.
 Result<ReaderMessage> DecodeMessage(std::span<const std::byte> bytes, const VendorTables& vendor);
 
 // Makes one message at a time in a buffer that it keeps. Texts over kMaxText are cut, facts over

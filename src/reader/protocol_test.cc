@@ -107,6 +107,10 @@ TEST(NvmlProtocol, ValuesOutOfRangeAreRefused) {
   refused(Copy(encoder.Encode(reading)), "device out of range");
   reading[0] = {.status = ReadStatus::kCount};
   refused(Copy(encoder.Encode(reading)), "status out of range");
+  reading[0] = {.boot_ns = INT64_MIN};
+  refused(Copy(encoder.Encode(reading)), "time before the boot");
+  refused(Copy(encoder.Encode(0, -1, std::vector<ProcessUse>(1))), "time before the boot");
+  refused(Copy(encoder.Encode(HeartbeatMessage{.boot_ns = -1})), "time before the boot");
   refused(Copy(encoder.Encode(AttachRequest{.device = kMaxDevices})), "device out of range");
   DeviceReport head;
   head.state = DeviceState::kCount;

@@ -95,9 +95,13 @@ std::string ReadingsJson(const IncidentReadings& readings) {
 }
 
 Result<std::unique_ptr<IncidentStore>> IncidentStore::OpenOnce(const Options& options) {
-  ASSIGN_OR_RETURN(
-      sqlite::Database database,
-      sqlite::Database::Open({.path = options.path, .read_only = options.read_only, .busy_ms = kBusyMs}));
+  // The agent reads the file, too: its memory is bounded here, by bytes of the rows.
+  ASSIGN_OR_RETURN(sqlite::Database database, sqlite::Database::Open({.path = options.path,
+                                                                      .read_only = options.read_only,
+                                                                      .busy_ms = kBusyMs,
+                                                                      .triggers = false,
+                                                                      .longest = options.longest,
+                                                                      .bound_memory = false}));
   std::unique_ptr<IncidentStore> store(new IncidentStore(std::move(database), options));
   if (options.read_only) {
     // The agent that made the file is about to make its table.
@@ -169,7 +173,12 @@ Result<std::vector<Incident>> IncidentStore::Find(const Filter& filter) {
   rows.BindAll(filter.since_unix_ns, filter.name, filter.gpu_index, filter.gpu_uuid,
                static_cast<int64_t>(filter.limit));
   std::vector<Incident> found;
-  RETURN_IF_ERROR(rows.Each([&] {
+  size_t bytes = 0;
+  RETURN_IF_ERROR(rows.Each([&]() -> Status {
+    for (int column : {2, 5, 6, 7, 8}) bytes += rows.Text(column).size();
+    if (bytes > kMostFoundBytes)
+      return {Code::kExhausted, options_.path + ": its events take more than " +
+                                    std::to_string(kMostFoundBytes >> 20) + " MiB"};
     Incident row;
     row.id = rows.Int(0);
     row.unix_ns = rows.Int(1);
@@ -183,6 +192,7 @@ Result<std::vector<Incident>> IncidentStore::Find(const Filter& filter) {
     row.attributes = rows.Text(7);
     row.readings = rows.Text(8);
     found.push_back(std::move(row));
+    return Ok();
   }));
   std::ranges::reverse(found);
   return found;

@@ -60,7 +60,10 @@ class IncidentStore {
     std::string path;
     uint64_t max_bytes = 64 << 20;  // the oldest rows go before the file gets larger
     bool read_only = false;
+    Duration longest = std::chrono::seconds(10);  // of all reading, and of an Add: then kTimeout
   };
+  // Bytes of all rows that Find returns.
+  static constexpr size_t kMostFoundBytes = 256 << 20;
   struct Filter {
     int64_t since_unix_ns = 0;
     std::optional<int64_t> gpu_index;
@@ -75,7 +78,8 @@ class IncidentStore {
   // newer program.
   static Result<std::unique_ptr<IncidentStore>> Open(const Options& options);
   Status Add(const Incident& incident);
-  // The newest `limit` matches by time, oldest first. Empty for a file without its table.
+  // The newest `limit` matches by time, oldest first. Empty for a file without its table. kTimeout,
+  // kExhausted: the file has more than can be read; one that this program wrote has not.
   Result<std::vector<Incident>> Find(const Filter& filter);
   // Size of the file, without its log.
   uint64_t bytes();

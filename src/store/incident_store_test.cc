@@ -15,6 +15,8 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
+#include "base/testing/temp_folder.h"
+#include "store/sqlite/hostile_file_testing.h"
 
 namespace gpulens {
 namespace {
@@ -259,6 +261,29 @@ TEST(Incident, OfAnEvent) {
   EXPECT_EQ(row.gpu_index, 2);
   EXPECT_EQ(row.gpu_uuid, "GPU-x");
   EXPECT_EQ(row.attributes, "{\"gpu.index\":2,\"gpu.uuid\":\"GPU-x\",\"gpu.xid.code\":79}");
+}
+
+// Rows of a few pages that are each other's children, each with the same large text.
+TEST(Incident, AnEndlessFileEndsAtABound) {
+  gpulens::testing::TempFolder folder;
+  const std::string path = folder.path() + "/incidents.db";
+  {
+    auto store = IncidentStore::Open({.path = path});
+    Incident row;
+    row.name = "gpu.xid", row.body = std::string(1000, 'x');
+    ASSERT_TRUE((*store)->Add(row));
+  }
+  {
+    auto database = sqlite::Database::Open({.path = path});
+    ASSERT_TRUE(database->Run("DROP INDEX incidents_by_time; PRAGMA journal_mode=DELETE"));
+  }
+  sqlite::FileBytes file(sqlite::ReadWhole(path));
+  file.MakeEndless(2, 7);
+  sqlite::WriteWhole(path, file.bytes());
+  auto store =
+      IncidentStore::Open({.path = path, .read_only = true, .longest = std::chrono::milliseconds(100)});
+  ASSERT_TRUE(store) << store.error().detail;
+  EXPECT_EQ((*store)->Find({.gpu_index = {}, .gpu_uuid = {}, .name = {}}).status().code, Code::kTimeout);
 }
 
 TEST(Incident, ReadingsAsJson) {

@@ -367,7 +367,7 @@ void AllowAgent(Filter& filter) {
     filter.Allow("prctl", Equals(0, static_cast<uint64_t>(option)));
   for (uint64_t request : kIoctls) filter.Allow("ioctl", Masked(1, 0xffffffff, request));
   filter.Allow("socket", Equals(0, AF_UNIX));
-  for (uint64_t family : {AF_INET, AF_INET6}) {
+  for (uint64_t family : {uint64_t{AF_INET}, uint64_t{AF_INET6}}) {
     filter.Allow("socket", Equals(0, family), Masked(1, kTypeMask, SOCK_STREAM));
     filter.Allow("socket", Equals(0, family), Masked(1, kTypeMask, SOCK_DGRAM));
   }
@@ -385,9 +385,9 @@ void RefuseEscapes(Filter& filter) {
   filter.Refuse("ioctl", Masked(1, 0xffffffff, kPushInput));
   filter.Refuse("ioctl", Masked(1, 0xffffffff, kConsole));
   // New namespaces.
-  for (uint64_t flag :
+  for (int flag :
        {CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET})
-    filter.Refuse("clone", Masked(0, flag, flag));
+    filter.Refuse("clone", Masked(0, static_cast<uint64_t>(flag), static_cast<uint64_t>(flag)));
 }
 
 void RefuseNetwork(Filter& filter) { filter.Refuse("socket", Differs(0, AF_UNIX)); }

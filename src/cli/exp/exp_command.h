@@ -64,7 +64,8 @@ std::string MlflowExperimentId(std::string_view name);
 // Returns a key that MLflow accepts: letters, digits, _ - . : / and blanks; it never leads out of its folder.
 std::string MlflowKey(std::string_view key);
 // Writes a run with its copied artifacts below `folder`, which is created if missing. Replaces an existing
-// run. kInvalidArgument: its id is not a valid folder name.
+// run. kInvalidArgument: its id is not a valid folder name, or an artifact's copy is not below
+// .../ID/artifacts.
 Status WriteMlflow(const MlflowRun& run, const std::string& folder);
 
 struct ExpOptions {

@@ -170,19 +170,56 @@ TEST(Mlflow, KeysStayInFolder) {
   EXPECT_NE(MlflowExperimentId("a"), MlflowExperimentId("b"));
 }
 
+TEST(Mlflow, KeysThatClashHaveFilesOfTheirOwn) {
+  gpulens::testing::TempFolder folder;
+  MlflowRun run{.page = Page(), .points = {{}, {}}};
+  run.page.artifacts.clear();
+  run.page.params.clear();
+  for (const char* key : {"a", "a", "a_b", "a/b", "a/b", "a/b/c", "a_b/c"})
+    run.page.params.push_back({key, true});
+  ASSERT_TRUE(WriteMlflow(run, folder.path() + "/mlruns"));
+  size_t files = 0;
+  const std::string params =
+      folder.path() + "/mlruns/" + MlflowExperimentId(run.page.run.name) + "/" + run.page.run.id + "/params";
+  for (const auto& each : std::filesystem::recursive_directory_iterator(params))
+    files += each.is_regular_file();
+  EXPECT_EQ(files, run.page.params.size());
+}
+
+// The path of a copy is a text of the file, which may be made to harm.
+TEST(Mlflow, CopiesOnlyArtifactsOfTheRun) {
+  gpulens::testing::TempFolder folder;
+  const std::string key = folder.Write("id_rsa", "private");
+  MlflowRun run{.page = Page(), .points = {{}, {}}};
+  const std::string below = folder.path() + "/runs/" + run.page.run.id + "/artifacts/";
+  for (const std::string& path : {key, below + "../../../id_rsa", folder.path() + "/artifacts/id_rsa",
+                                  key + std::string(1, '\0') + "/" + run.page.run.id + "/artifacts/id_rsa"}) {
+    run.page.artifacts = {{.name = "id_rsa", .path = path, .bytes = 7, .sha256 = {}, .copied = true}};
+    const Status refused = WriteMlflow(run, folder.path() + "/mlruns");
+    EXPECT_EQ(refused.code, Code::kInvalidArgument) << path;
+    EXPECT_THAT(refused.detail, HasSubstr("is not below the run's artifacts"));
+  }
+  const std::string out = "../../../id_rsa";
+  run.page.artifacts = {{.name = out, .path = below + out, .bytes = 7, .sha256 = {}, .copied = true}};
+  EXPECT_EQ(WriteMlflow(run, folder.path() + "/mlruns").code, Code::kInvalidArgument);
+  std::error_code error;
+  for (const auto& each : std::filesystem::recursive_directory_iterator(folder.path() + "/mlruns", error))
+    EXPECT_NE(each.path().filename(), "id_rsa");
+}
+
 // The layout that MLflow documents for its file store.
 TEST(Mlflow, WritesFileStore) {
   gpulens::testing::TempFolder folder;
   MlflowRun run{.page = Page(), .points = {{{0, kStart, 2.5}, {1, kStart + 2'000'000, NAN}}, {}}};
+  const std::string copies = folder.path() + "/runs/" + run.page.run.id + "/artifacts";
+  ASSERT_TRUE(MakeFoldersAbove(copies + "/best/model.pt") &&
+              WriteFileAtomically(copies + "/best/model.pt", "abc"));
   run.page.run.name = "my: run";
   run.page.tags = {{"team", "nlp"}};
   run.page.metrics.push_back({.key = "loss/inner", .count = 1, .last_step = 5});
   run.points.push_back({{5, kStart, INFINITY}});
-  run.page.artifacts = {{.name = "best/model.pt",
-                         .path = folder.Write("model.pt", "abc"),
-                         .bytes = 3,
-                         .sha256 = {},
-                         .copied = true}};
+  run.page.artifacts = {
+      {.name = "best/model.pt", .path = copies + "/best/model.pt", .bytes = 3, .sha256 = {}, .copied = true}};
   for (int i = 0; i < 2; ++i) {  // a second time over the first
     Status written = WriteMlflow(run, folder.path() + "/mlruns");
     ASSERT_TRUE(written) << written.detail;

@@ -60,7 +60,9 @@ class KeyFiles {
     if (Clashes(name)) {
       for (char& c : name) c = c == '/' ? '_' : c;
     }
-    for (int i = 2; Clashes(name); ++i) name = MlflowKey(key).substr(0, 200) + "_" + std::to_string(i);
+    // Without slashes: below the file of another key each of these names would clash, too.
+    const std::string flat = name.substr(0, 200);
+    for (int i = 2; Clashes(name); ++i) name = flat + "_" + std::to_string(i);
     taken_.insert(name);
     const std::string path = folder_ + "/" + name;
     RETURN_IF_ERROR(MakeFoldersAbove(path));
@@ -120,6 +122,16 @@ std::string ArtifactName(const std::string& name) {
       !name.empty() && name.size() <= 1000 && path.is_relative() && name.find('\0') == std::string::npos;
   for (const fs::path& part : path) good = good && part != ".." && part != "." && part.native().size() <= 255;
   return good ? name : MlflowKey(name);
+}
+
+// Whether that is where the recorder keeps the copy of an artifact. The path is the file's, too, and may name
+// any file that the reader of the export must not see.
+bool IsCopy(const ArtifactRow& artifact, const std::string& run_id) {
+  for (const fs::path& part : fs::path(artifact.name)) {
+    if (part == "..") return false;
+  }
+  if (artifact.path.find('\0') != std::string::npos) return false;
+  return artifact.path.ends_with("/" + run_id + "/artifacts/" + artifact.name);
 }
 
 Status WriteTags(const RunPage& page, const std::string& folder) {
@@ -327,6 +339,8 @@ Status WriteMlflow(const MlflowRun& run, const std::string& folder) {
   RETURN_IF_ERROR(WriteMetrics(run, place));
   for (const ArtifactRow& artifact : run.page.artifacts) {
     if (!artifact.copied) continue;
+    if (!IsCopy(artifact, row.id))
+      return {Code::kInvalidArgument, Printable(artifact.path) + " is not below the run's artifacts"};
     const std::string to = place + "/artifacts/" + ArtifactName(artifact.name);
     RETURN_IF_ERROR(MakeFoldersAbove(to));
     fs::copy_file(artifact.path, to, fs::copy_options::overwrite_existing, error);

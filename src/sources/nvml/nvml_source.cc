@@ -72,14 +72,17 @@ Status GpuVendorState::Take(const reader::VendorReport& report, Instant now) {
   } else if (const auto* slice = std::get_if<SliceFactsReport>(&message)) {
     Take(gpu, *slice);
   } else if (const auto* events = std::get_if<EventList>(&message)) {
-    Take(*events);
+    Take(*events, now);
   }
   return Ok();
 }
 
-void GpuVendorState::Take(const EventList& list) {
+void GpuVendorState::Take(const EventList& list, Instant now) {
   size_t count = list.events.size(), taken = std::min(count, kMaxEvents - events_.size());
-  for (size_t i = 0; i < taken; ++i) events_.push_back(list.events[i]);
+  for (size_t i = 0; i < taken; ++i) {
+    DeviceEvent& event = events_.emplace_back(list.events[i]);
+    event.boot_ns = std::min(event.boot_ns, now.boot_ns);
+  }
   events_reported_ += count;
   events_dropped_ += count - taken;
 }

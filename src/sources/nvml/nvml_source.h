@@ -48,7 +48,7 @@ class GpuVendorState final : public reader::VendorState {
   void Take(Gpu& gpu, const SliceList& list);
   void Take(Gpu& gpu, const SliceFactsReport& report);
   void Take(Gpu& gpu, const SliceReadings& report, Instant now);
-  void Take(const EventList& list);
+  void Take(const EventList& list, Instant now);
 
   std::vector<Gpu> gpus_;
   std::vector<DeviceEvent> events_;

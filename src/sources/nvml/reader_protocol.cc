@@ -12,11 +12,15 @@ using reader::VendorReport;
 
 Status Bad(std::string_view what) { return reader::BadMessage(what); }
 
+// The age of what was read then is a number.
+Status CheckTime(int64_t boot_ns) { return boot_ns < 0 ? Bad("time before the boot") : Ok(); }
+
 Result<NvmlReport> DecodeProcesses(MessageCursor in) {
   ProcessList out;
   out.boot_ns = in.Number<int64_t>();
   out.processes = in.Rows<GpuProcess>(kMaxProcesses);
   if (!in.done()) return Bad("process list has a wrong length");
+  RETURN_IF_ERROR(CheckTime(out.boot_ns));
   for (size_t i = 0; i < out.processes.size(); ++i) {
     if (out.processes[i].type > ProcessType::kMps) return Bad("process type out of range");
   }
@@ -28,6 +32,7 @@ Result<NvmlReport> DecodeEvents(MessageCursor in, uint32_t gpu) {
   if (!in.done()) return Bad("events have a wrong length");
   for (size_t i = 0; i < out.events.size(); ++i) {
     if (out.events[i].entity != gpu) return Bad("event of another GPU");
+    RETURN_IF_ERROR(CheckTime(out.events[i].boot_ns));
   }
   return NvmlReport(out);
 }
@@ -73,6 +78,7 @@ Result<NvmlReport> DecodeSliceReadings(MessageCursor in, uint32_t gpu) {
     RETURN_IF_ERROR(CheckKey(reading.key));
     if (reading.field >= kSliceFieldCount) return Bad("field out of range");
     if (reading.status >= ReadStatus::kCount) return Bad("status out of range");
+    RETURN_IF_ERROR(CheckTime(reading.boot_ns));
   }
   return NvmlReport(out);
 }
@@ -82,6 +88,7 @@ Result<NvmlReport> DecodeShares(MessageCursor in) {
   out.boot_ns = in.Number<int64_t>();
   out.shares = in.Rows<ProcessShare>(kMaxProcesses);
   if (!in.done()) return Bad("process shares have a wrong length");
+  RETURN_IF_ERROR(CheckTime(out.boot_ns));
   return NvmlReport(out);
 }
 

@@ -87,8 +87,8 @@ struct ShareList {
 using NvmlReport =
     std::variant<ProcessList, EventList, SliceList, SliceFactsReport, SliceReadings, ShareList>;
 
-// Every number that indexes something is in range in the result, and every element is of the report's GPU.
-// kDataLoss names the error.
+// Every number that indexes something is in range in the result, no time is negative, and every element is of
+// the report's GPU. kDataLoss names the error.
 Result<NvmlReport> DecodeReport(const reader::VendorReport& report);
 
 // The messages, in the encoder's buffer. What does not fit or is over its limit is left out.

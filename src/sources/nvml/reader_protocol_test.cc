@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/files.h"
+#include "sources/nvml/nvml_source.h"
 
 namespace gpulens::nvml {
 namespace {
@@ -140,6 +141,35 @@ TEST(NvmlProtocol, EveryMessageThatIsCutIsRefused) {
     message.pop_back();
     EXPECT_NE(Refusal(message, 4, static_cast<uint32_t>(message.size() - 8)), "accepted");
   }
+}
+
+TEST(NvmlProtocol, TimesBeforeTheBootAreRefused) {
+  MessageEncoder encoder;
+  const auto refused = [](std::span<const std::byte> bytes) {
+    auto message = reader::DecodeMessage(bytes, NvmlVendor());
+    ASSERT_TRUE(message.ok());
+    const auto report = DecodeReport(std::get<reader::VendorReport>(*message));
+    ASSERT_FALSE(report.ok());
+    EXPECT_EQ(report.error().detail, "driver message: time before the boot");
+  };
+  refused(EncodeProcesses(encoder, 0, INT64_MIN, {}));
+  refused(EncodeShares(encoder, 0, -1, {}));
+  refused(EncodeEvents(encoder, 0, std::vector<DeviceEvent>{{.entity = 0, .boot_ns = -1}}));
+}
+
+// One that is to come would be as old as a number allows in the other direction.
+TEST(NvmlProtocol, AnEventToComeIsOfNow) {
+  MessageEncoder encoder;
+  GpuVendorState state;
+  state.Add();
+  const Instant now{.boot_ns = 7, .unix_ns = 8};
+  auto message = reader::DecodeMessage(
+      EncodeEvents(encoder, 0, std::vector<DeviceEvent>{{.entity = 0, .boot_ns = INT64_MAX}}), NvmlVendor());
+  ASSERT_TRUE(state.Take(std::get<reader::VendorReport>(*message), now));
+  std::vector<DeviceEvent> events;
+  state.TakeEvents(events);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].boot_ns, 7);
 }
 
 TEST(NvmlProtocol, NumbersOutOfRange) {

@@ -42,8 +42,7 @@ using QueryRow = std::function<bool(const sqlite::Statement& statement, bool fir
 Status MakeViews(const RunReader& reader);
 // Runs one SELECT (or WITH … SELECT) over them; SQLite refuses everything but reading. kInvalidArgument:
 // SQLite's error; kTimeout: took too long; kExhausted: too much memory. `time` is measured on `clock` and
-// includes `on_row`. Untrusted files are opened with OpenOptions::longest, since their tables may be endless
-// views.
+// includes `on_row`. Untrusted files are opened with OpenOptions::longest.
 Result<QueryOutcome> RunQuery(const RunReader& reader, std::string_view sql, const QueryLimits& limits,
                               const Clock& clock, const QueryRow& on_row);
 

@@ -9,6 +9,7 @@
 
 #include "base/testing/temp_folder.h"
 #include "store/experiments/run_writer.h"
+#include "store/sqlite/hostile_file_testing.h"
 
 namespace gpulens::experiments {
 namespace {
@@ -185,8 +186,8 @@ TEST_F(QueryTest, OddKeysAreRowsAndNoColumns) {
   EXPECT_EQ(Query(reader, "SELECT count(*) FROM summaries WHERE hex(key)='6100620A'")->front(), Row{"1"});
 }
 
-// The tables of a file are untrusted: a view may return rows without end.
-TEST_F(QueryTest, AnEndlessTableTimesOut) {
+// The tables of a file are untrusted: a view may return rows without end, and is not used.
+TEST_F(QueryTest, AViewInPlaceOfATableIsRefused) {
   Make("a", 1, 1);
   {
     auto database = sqlite::Database::Open({.path = path});
@@ -200,7 +201,26 @@ TEST_F(QueryTest, AnEndlessTableTimesOut) {
   }
   auto reader = RunReader::Open(path, HereAndNow(), std::chrono::milliseconds(200));
   const Status status = reader ? MakeViews(*reader) : reader.status();
-  EXPECT_EQ(status.code, Code::kTimeout) << status.detail;
+  EXPECT_EQ(status.code, Code::kInvalidArgument) << status.detail;
+}
+
+// With pages that are each other's children a table has more rows than any disk holds.
+TEST_F(QueryTest, AnEndlessTableTimesOut) {
+  Make("a", 1, 1);
+  int64_t root = 0;
+  {
+    auto database = sqlite::Database::Open({.path = path});
+    ASSERT_TRUE(database->Run("PRAGMA journal_mode=DELETE"));
+    root = *database->Number("SELECT rootpage FROM sqlite_master WHERE name='metric'");
+  }
+  sqlite::FileBytes file(sqlite::ReadWhole(path));
+  file.MakeEndless(static_cast<size_t>(root), 6);
+  sqlite::WriteWhole(path, file.bytes());
+  auto reader = RunReader::Open(path, HereAndNow(), std::chrono::milliseconds(200));
+  ASSERT_TRUE(reader) << reader.error().detail;
+  auto database =
+      sqlite::Database::Open({.path = path, .read_only = true, .longest = std::chrono::milliseconds(200)});
+  EXPECT_EQ(database->Number("SELECT sum(last_value) FROM metric").status().code, Code::kTimeout);
 }
 
 // A file of the zernel project: one table, a status with the quotes of JSON, the last value of each metric.

@@ -179,10 +179,6 @@ Result<RunReader> RunReader::OpenForAgent(const std::string& path, ProcessObserv
       sqlite::Database database,
       sqlite::Database::Open(
           {.path = path, .read_only = true, .busy_ms = 500, .longest = longest, .bound_memory = false}));
-  ASSIGN_OR_RETURN(const int64_t strange,
-                   database.Number("SELECT count(*) FROM sqlite_master WHERE type IN ('view','trigger')"));
-  if (strange > 0)
-    return Status{Code::kDataLoss, path + " has views or triggers, which a file of experiments has not"};
   return Prepare(std::move(database), observer);
 }
 

@@ -41,8 +41,7 @@ class RunReader {
   // kUnavailable: there is no file. kDataLoss: it is no file of experiments. `longest`: OpenOptions::longest.
   static Result<RunReader> Open(const std::string& path, ProcessObserver observer = HereAndNow(),
                                 Duration longest = {});
-  // The same in a process with other databases: OpenOptions::bound_memory. A file with views or triggers is
-  // refused, kDataLoss, as their memory has no bound.
+  // The same in a process with other databases: OpenOptions::bound_memory.
   static Result<RunReader> OpenForAgent(const std::string& path, ProcessObserver observer, Duration longest);
 
   // Determines again which runs have crashed, as Open does.

@@ -310,10 +310,11 @@ namespace {
 constexpr int kBusyMs = 10'000;
 
 // Checks a file before it is opened for writing, which changes it.
-Status CheckIsOurs(const std::string& path) {
+Status CheckIsOurs(const std::string& path, Duration longest) {
   struct stat info{};
   if (::stat(path.c_str(), &info) != 0 || info.st_size == 0) return Ok();
-  auto database = sqlite::Database::Open({.path = path, .read_only = true, .busy_ms = kBusyMs});
+  auto database = sqlite::Database::Open(
+      {.path = path, .read_only = true, .busy_ms = kBusyMs, .longest = longest, .bound_memory = false});
   if (!database) return database.error();
   ASSIGN_OR_RETURN(bool old, IsOldFile(*database));
   if (old)
@@ -327,10 +328,14 @@ Status CheckIsOurs(const std::string& path) {
 
 }  // namespace
 
-Result<std::unique_ptr<RunWriter>> RunWriter::Open(const std::string& path) {
-  RETURN_IF_ERROR(CheckIsOurs(path));
-  ASSIGN_OR_RETURN(sqlite::Database database,
-                   sqlite::Database::Open({.path = path, .busy_ms = kBusyMs, .durable = false}));
+Result<std::unique_ptr<RunWriter>> RunWriter::Open(const std::string& path, Duration longest) {
+  RETURN_IF_ERROR(CheckIsOurs(path, longest));
+  ASSIGN_OR_RETURN(sqlite::Database database, sqlite::Database::Open({.path = path,
+                                                                      .busy_ms = kBusyMs,
+                                                                      .durable = false,
+                                                                      .triggers = false,
+                                                                      .longest = longest,
+                                                                      .bound_memory = false}));
   RETURN_IF_ERROR(BringUpToDate(database, kRunSchema));
   return std::unique_ptr<RunWriter>(new RunWriter(std::move(database)));
 }

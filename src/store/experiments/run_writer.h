@@ -12,6 +12,7 @@
 
 #include <gpulens/status.h>
 
+#include "base/clock.h"
 #include "store/experiments/run_rows.h"
 #include "store/sqlite/sqlite.h"
 
@@ -66,8 +67,10 @@ struct RunEnd {
 // Used by one thread at a time; waits for the disk and for other writers.
 class RunWriter {
  public:
-  // Makes missing files and folders. kInvalidArgument: it is an old file, which is never written.
-  static Result<std::unique_ptr<RunWriter>> Open(const std::string& path);
+  // Makes missing files and folders. kInvalidArgument: it is an old file, which is never written. A
+  // transaction that takes `longest` fails, kTimeout.
+  static Result<std::unique_ptr<RunWriter>> Open(const std::string& path,
+                                                 Duration longest = std::chrono::minutes(5));
 
   // Begins or joins a run; call this or Attach once, first. kInvalidArgument: there is no run to resume. See
   // run_id().

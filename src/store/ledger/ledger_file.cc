@@ -315,7 +315,10 @@ Result<std::unique_ptr<LedgerFile>> LedgerFile::OpenOnce(const Options& options)
                                            .create = options.create,
                                            .busy_ms = kBusyMs,
                                            .cache_kib = options.read_only ? 4096 : 1024,
-                                           .durable = false}));
+                                           .durable = false,
+                                           .triggers = false,
+                                           .longest = options.longest,
+                                           .bound_memory = false}));
   std::unique_ptr<LedgerFile> file(new LedgerFile(std::move(database), options));
   RETURN_IF_ERROR(CheckWhose(file->database_));
   // A reader sees one state of the file in all its queries.
@@ -521,7 +524,13 @@ Result<std::map<int64_t, Account>> LedgerFile::Accounts(int64_t since_unix) {
                                      " FROM ledger_account WHERE last_hour_unix>=? ORDER BY id"));
   row.Bind(1, since_unix);
   std::map<int64_t, Account> accounts;
+  size_t bytes = 0;
   const Status status = row.Each([&]() -> Status {
+    bytes += sizeof(Account);
+    for (int column = 1; column < row.columns(); ++column) bytes += row.Text(column).size();
+    if (bytes > kMostAccountBytes)
+      return {Code::kExhausted, options_.path + ": its accounts take more than " +
+                                    std::to_string(kMostAccountBytes >> 20) + " MiB"};
     ASSIGN_OR_RETURN(Account account, ReadAccount(row, 1, options_.path));
     accounts.emplace_hint(accounts.end(), row.Int(0), std::move(account));
     return Ok();

@@ -99,6 +99,7 @@ class LedgerFile {
     bool read_only = false;
     Duration retention = std::chrono::hours(24 * 400);  // days that ended before it are deleted; 0: none
     bool create = true;                                 // a missing file, with mode 0640, and folders
+    Duration longest = std::chrono::minutes(10);        // of all reading, and of a Write: then kTimeout
   };
 
   // For writing: a damaged or foreign file is renamed to PATH.broken (or .broken.2, ...) with a line in the
@@ -124,6 +125,8 @@ class LedgerFile {
   // kExhausted: the disk is full. kInvalidArgument: a time before 1970.
   Status Write(std::span<const Entry> entries, const LedgerState& state, Instant now);
 
+  // Texts of all accounts; more is kExhausted.
+  static constexpr size_t kMostAccountBytes = 256 << 20;
   // Rows in the order of their keys. All amounts of the matching entries are in exactly one row.
   Result<std::vector<SumRow>> Sum(const SumQuery& query);
   // Calls `visit` for each entry with since <= hour_unix < until, by hour, then for_hour, then account (in

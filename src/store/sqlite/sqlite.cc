@@ -175,17 +175,32 @@ std::optional<int64_t> Statement::MaybeInt(int column) const noexcept {
 
 void Database::Close::operator()(sqlite3* database) const noexcept { ::sqlite3_close_v2(database); }
 
-void Database::Bound(std::chrono::nanoseconds longest, bool memory) {
+void Database::Restart() const noexcept {
+  if (end_ && !read_only_) *end_ = std::chrono::steady_clock::now() + longest_;
+}
+
+void Database::Bound(bool memory) {
   using Clock = std::chrono::steady_clock;
-  end_ = std::make_unique<Clock::time_point>(Clock::now() + longest);
+  end_ = std::make_unique<Clock::time_point>(Clock::now() + longest_);
   const auto over = [](void* end) {
     return static_cast<int>(Clock::now() >= *static_cast<Clock::time_point*>(end));
   };
   ::sqlite3_progress_handler(handle_.get(), kOpsBetweenChecks, over, end_.get());
+  if (read_only_) ::sqlite3_limit(handle_.get(), SQLITE_LIMIT_ATTACHED, 0);  // VACUUM needs one
+  if (memory) ::sqlite3_hard_heap_limit64(kMostMemory);
+}
+
+// What https://sqlite.org/security.html advises for files that others may have written.
+void Database::Defend(bool triggers) noexcept {
+  const std::pair<int, int> settings[] = {{SQLITE_DBCONFIG_DEFENSIVE, 1},
+                                          {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
+                                          {SQLITE_DBCONFIG_ENABLE_VIEW, 0},  // temporary ones, ours, remain
+                                          {SQLITE_DBCONFIG_ENABLE_TRIGGER, triggers ? 1 : 0},
+                                          {SQLITE_DBCONFIG_ENABLE_FKEY, 1}};
+  for (auto [which, on] : settings) ::sqlite3_db_config(handle_.get(), which, on, nullptr);
   ::sqlite3_limit(handle_.get(), SQLITE_LIMIT_LENGTH, kMostValueBytes);
   ::sqlite3_limit(handle_.get(), SQLITE_LIMIT_SQL_LENGTH, kMostSqlBytes);
   ::sqlite3_limit(handle_.get(), SQLITE_LIMIT_EXPR_DEPTH, kMostDepth);
-  if (memory) ::sqlite3_hard_heap_limit64(kMostMemory);
 }
 
 Result<Database> Database::OpenHandle(const OpenOptions& options, bool immutable) {
@@ -198,9 +213,10 @@ Result<Database> Database::OpenHandle(const OpenOptions& options, bool immutable
   if (code != SQLITE_OK) return StatusOf(handle, code, options.path);
   ::sqlite3_extended_result_codes(handle, 1);
   ::sqlite3_busy_timeout(handle, options.busy_ms);
-  if (options.longest.count() > 0) database.Bound(options.longest, options.bound_memory);
+  database.Defend(options.triggers);
+  if (options.longest.count() > 0) database.Bound(options.bound_memory);
   RETURN_IF_ERROR(database.Run("PRAGMA cache_size=-" + std::to_string(options.cache_kib) +
-                               "; PRAGMA trusted_schema=OFF; PRAGMA foreign_keys=ON;"));
+                               "; PRAGMA cell_size_check=ON; PRAGMA mmap_size=0"));
   // The first look at the file: whether it is a database at all.
   if (auto version = database.Number("PRAGMA schema_version"); !version) return version.error();
   if (!options.read_only) {
@@ -243,6 +259,7 @@ Result<int64_t> Database::Number(const std::string& sql) const {
 }
 
 Result<Statement> Database::Prepare(std::string_view sql) const {
+  Restart();
   sqlite3_stmt* statement = nullptr;
   int code = ::sqlite3_prepare_v3(handle_.get(), sql.data(), static_cast<int>(sql.size()),
                                   SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
@@ -255,6 +272,7 @@ int64_t Database::changes() const noexcept { return ::sqlite3_changes(handle_.ge
 int64_t Database::last_row_id() const noexcept { return ::sqlite3_last_insert_rowid(handle_.get()); }
 
 Result<Transaction> Transaction::Begin(const Database& database) {
+  database.Restart();
   RETURN_IF_ERROR(database.Run("BEGIN IMMEDIATE"));
   return Transaction(database);
 }

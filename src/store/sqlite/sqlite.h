@@ -92,19 +92,24 @@ struct OpenOptions {
   int cache_kib = 256;   // of pages
   bool durable = true;   // a commit waits for the disk; else a crash of the machine (not of the program) may
                          // lose the last ones, never the file
-  // For an untrusted file, whose views and triggers may never end: all work on the connection ends this long
-  // after it was opened (kTimeout), and is bounded in memory and sizes. 0: it is trusted.
+  // Whether triggers of the file run when rows are written. False for a file that has none of ours.
+  bool triggers = true;
+  // For a file that may be damaged or made to harm, whose pages may be each other's children, a table without
+  // end: all work of a read-only connection ends this long after it was opened (kTimeout), that of another
+  // one this long after the begin of its transaction or the last Prepare. 0: it is trusted.
   std::chrono::nanoseconds longest{0};
   // SQLite can bound only the memory of the whole process, so that is for a program that opens one file and
-  // ends. The agent, which has other databases, sets false and refuses files with views instead.
-  bool bound_memory = true;
+  // ends. The agent, which has other databases, sets false.
+  bool bound_memory = true;  // where `longest` is set
 };
-// Limits for untrusted files and queries: bytes of a value and of a statement, nesting of an
-// expression, and memory of SQLite in all.
+// Limits of all connections: bytes of a value and of a statement, nesting of an expression; and memory of
+// SQLite in all.
 inline constexpr int kMostValueBytes = 64 << 20, kMostSqlBytes = 1 << 20, kMostDepth = 200;
 inline constexpr int64_t kMostMemory = 512 << 20;
 
-// A connection to one file.
+// A connection to one file, which may come from others. As SQLite advises for such files: nothing of the
+// file's own is executed but what is declared of its tables, with harmless functions alone; its views fail
+// (kInvalidArgument, "prohibited"), and no statement can damage it.
 class Database {
  public:
   // Opens in write-ahead mode, except on a network file system, where it does not work between machines.
@@ -126,6 +131,9 @@ class Database {
   int64_t changes() const noexcept;
   int64_t last_row_id() const noexcept;
 
+  // OpenOptions::longest begins again, unless the connection is read-only.
+  void Restart() const noexcept;
+
   const std::string& path() const noexcept { return path_; }
   bool read_only() const noexcept { return read_only_; }
   sqlite3* handle() const noexcept { return handle_.get(); }
@@ -135,11 +143,13 @@ class Database {
     void operator()(sqlite3* database) const noexcept;
   };
   Database(sqlite3* handle, const OpenOptions& options)
-      : path_(options.path), read_only_(options.read_only), handle_(handle) {}
+      : path_(options.path), read_only_(options.read_only), longest_(options.longest), handle_(handle) {}
   static Result<Database> OpenHandle(const OpenOptions& options, bool immutable);
-  void Bound(std::chrono::nanoseconds longest, bool memory);
+  void Defend(bool triggers) noexcept;
+  void Bound(bool memory);
   std::string path_;
   bool read_only_ = false;
+  std::chrono::nanoseconds longest_{0};
   std::unique_ptr<std::chrono::steady_clock::time_point> end_;  // null: never; outlives the handle
   std::unique_ptr<sqlite3, Close> handle_;
 };

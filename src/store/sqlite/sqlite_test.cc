@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/testing/temp_folder.h"
+#include "store/sqlite/hostile_file_testing.h"
 
 namespace gpulens::sqlite {
 namespace {
@@ -216,6 +217,53 @@ TEST_F(SqliteTest, SeveralMayMakeTheTablesAtOnce) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(good, 4);
+}
+
+TEST_F(SqliteTest, AFileExecutesNothingOfItsOwn) {
+  const std::string path = folder.path() + "/x.db";
+  auto database = Database::Open({.path = path, .triggers = false});
+  ASSERT_TRUE(database);
+  ASSERT_TRUE(
+      database->Run("CREATE TABLE t(a); CREATE VIEW v AS SELECT 1 AS a;"
+                    "CREATE TRIGGER g AFTER INSERT ON t BEGIN DELETE FROM t; END;"
+                    "INSERT INTO t VALUES(7)"));
+  EXPECT_EQ(*database->Number("SELECT count(*) FROM t"), 1) << "the trigger did not run";
+  const Status view = database->Run("SELECT a FROM v");
+  EXPECT_THAT(view.detail, ::testing::HasSubstr("access to view \"v\" prohibited"));
+  EXPECT_TRUE(database->Run("CREATE TEMP VIEW mine AS SELECT a FROM t; SELECT a FROM mine"));
+  // The schema is out of reach of statements.
+  EXPECT_FALSE(database->Run("PRAGMA writable_schema=ON; UPDATE sqlite_master SET sql='' WHERE name='t'"));
+  EXPECT_EQ(*database->Number("PRAGMA cell_size_check"), 1);
+  EXPECT_EQ(*database->Number("PRAGMA trusted_schema"), 0);
+  EXPECT_EQ(database->Number("SELECT length(zeroblob(67108865))").status().code, Code::kExhausted);
+  // Where triggers are ours they run.
+  auto trusting = Database::Open({.path = path});
+  ASSERT_TRUE(trusting->Run("INSERT INTO t VALUES(8)"));
+  EXPECT_EQ(*trusting->Number("SELECT count(*) FROM t"), 0);
+}
+
+// With pages that are each other's children a table has more rows than any disk holds.
+TEST_F(SqliteTest, AnEndlessTableEndsAtTheBound) {
+  const std::string path = folder.path() + "/x.db";
+  {
+    auto made = Database::Open({.path = path});
+    ASSERT_TRUE(made->Run("CREATE TABLE t(a); INSERT INTO t VALUES(7),(8); PRAGMA journal_mode=DELETE"));
+  }
+  FileBytes file(ReadWhole(path));
+  file.MakeEndless(2, 7);
+  WriteWhole(path, file.bytes());
+  const auto longest = std::chrono::milliseconds(50);
+  auto reader = Database::Open({.path = path, .read_only = true, .longest = longest});
+  ASSERT_TRUE(reader);
+  EXPECT_EQ(reader->Number("SELECT sum(a) FROM t").status().code, Code::kTimeout);
+  // A writer has so long for each transaction.
+  auto writer = Database::Open({.path = path, .longest = longest, .bound_memory = false});
+  ASSERT_TRUE(writer);
+  for (int i = 0; i < 2; ++i) {
+    auto change = Transaction::Begin(*writer);
+    ASSERT_TRUE(change) << change.error().detail;
+    EXPECT_EQ(writer->Run("UPDATE t SET a=a+1").code, Code::kTimeout);
+  }
 }
 
 TEST(Sqlite, NamesAreQuoted) { EXPECT_EQ(Quoted("a \"b\""), "\"a \"\"b\"\"\""); }

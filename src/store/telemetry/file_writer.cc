@@ -38,7 +38,8 @@ Result<std::unique_ptr<FileWriter>> FileWriter::Open(FileOptions options) {
   sqlite::ForkGuard use;
   if (sqlite::UnsafeSinceFork())
     return Status{Code::kUnavailable, "this process was forked while another thread was inside SQLite"};
-  ASSIGN_OR_RETURN(sqlite::Database database, OpenToWrite(options.path, options.rollup.get()));
+  ASSIGN_OR_RETURN(sqlite::Database database,
+                   OpenToWrite(options.path, options.rollup.get(), options.longest));
   writer.reset(new FileWriter(std::move(options), std::move(database)));
   sqlite::AddForkable(writer.get());
   RETURN_IF_ERROR(writer->Enter());
@@ -220,7 +221,7 @@ void FileWriter::CloseForFork() noexcept {
 
 Status FileWriter::Reopen() {
   if (database_.handle()) return Ok();
-  ASSIGN_OR_RETURN(database_, OpenToWrite(options_.path, options_.rollup.get()));
+  ASSIGN_OR_RETURN(database_, OpenToWrite(options_.path, options_.rollup.get(), options_.longest));
   return Prepare();
 }
 

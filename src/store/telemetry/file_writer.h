@@ -11,6 +11,7 @@
 #include "store/sqlite/sqlite.h"
 #include "store/telemetry/rollup_tables.h"
 #include "store/telemetry/rows.h"
+#include "store/telemetry/schema.h"
 
 namespace gpulens::telemetry {
 
@@ -18,6 +19,7 @@ struct FileOptions {
   std::string path;
   std::chrono::nanoseconds retention{};  // zero: rows are kept forever
   std::unique_ptr<RollupWriter> rollup;  // null: none
+  std::chrono::nanoseconds longest = kLongestWrite;
 };
 
 class FileWriter final : public RecordDestination, private sqlite::Forkable {

@@ -99,18 +99,25 @@ Result<std::string> ExpandPath(std::string_view path) {
   return home + std::string(path.substr(1));
 }
 
-Result<sqlite::Database> OpenToRead(const std::string& path) {
-  ASSIGN_OR_RETURN(sqlite::Database database, sqlite::Database::Open({.path = path, .read_only = true}));
+Result<sqlite::Database> OpenToRead(const std::string& path, std::chrono::nanoseconds longest) {
+  ASSIGN_OR_RETURN(
+      sqlite::Database database,
+      sqlite::Database::Open({.path = path, .read_only = true, .longest = longest, .bound_memory = false}));
   ASSIGN_OR_RETURN(const auto columns, ColumnsOf(database));
   if (!columns.contains("timestamp") || !columns.contains("model_id")) return Foreign(database);
   return database;
 }
 
-Result<sqlite::Database> OpenToWrite(const std::string& path, RollupWriter* rollup) {
+Result<sqlite::Database> OpenToWrite(const std::string& path, RollupWriter* rollup,
+                                     std::chrono::nanoseconds longest) {
   // A crash of the machine may lose the last seconds, which openjarvis accepts, too; one of the program loses
   // nothing that was written.
-  ASSIGN_OR_RETURN(sqlite::Database database,
-                   sqlite::Database::Open({.path = path, .mode = 0600, .cache_kib = 4096, .durable = false}));
+  ASSIGN_OR_RETURN(sqlite::Database database, sqlite::Database::Open({.path = path,
+                                                                      .mode = 0600,
+                                                                      .cache_kib = 4096,
+                                                                      .durable = false,
+                                                                      .longest = longest,
+                                                                      .bound_memory = false}));
   RETURN_IF_ERROR(BringUp(database, rollup));
   return database;
 }
