@@ -17,6 +17,10 @@ file(READ deploy/gpulens.service unit)
 string(REPLACE /usr/bin/gpulens ${CMAKE_INSTALL_FULL_BINDIR}/gpulens unit "${unit}")
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/unit/gpulens.service CONTENT "${unit}" @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/unit/gpulens.service DESTINATION lib/systemd/system COMPONENT local)
+# What the unit needs besides: the user, its folder in /run, and addresses that outlive the agent.
+install(FILES deploy/gpulens.socket DESTINATION lib/systemd/system COMPONENT program)
+install(FILES deploy/gpulens.sysusers DESTINATION lib/sysusers.d RENAME gpulens.conf COMPONENT program)
+install(FILES deploy/gpulens.tmpfiles DESTINATION lib/tmpfiles.d RENAME gpulens.conf COMPONENT program)
 
 # What every package has, and what only some have: cmake/PackageFormat.cmake chooses.
 install(FILES ${made}/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents EXCLUDE_FROM_ALL)
@@ -116,7 +120,7 @@ set(CPACK_RPM_DEBUG_PACKAGE_NAME gpulens-debuginfo)
 set(CPACK_RPM_DEBUG_PACKAGE_SUMMARY "Debug symbols of gpulens")
 set(CPACK_RPM_DEBUG_PACKAGE_DESCRIPTION ${symbols_description})
 set(CPACK_RPM_DEBUG_PACKAGE_GROUP Development/Debug)
-set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /etc /lib /lib/systemd /lib/systemd/system /usr/lib/systemd /usr/lib/systemd/system
+set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /etc /lib /lib/systemd /lib/systemd/system /usr/lib/systemd /usr/lib/systemd/system /usr/lib/sysusers.d /usr/lib/tmpfiles.d
   /usr/share/man /usr/share/man/man1 /usr/lib/cmake /usr/share/pkgconfig /usr/lib/debug
   /usr/share/man/man5 /usr/share/bash-completion /usr/share/bash-completion/completions /usr/share/zsh /usr/share/zsh/site-functions
   /usr/share/fish /usr/share/fish/vendor_completions.d)

@@ -40,7 +40,7 @@ foreach(name telemetrygen prometheus3 keda_client history_prometheus)
     ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
 # The packages, and what is in them; in bare systems that tools/prepare_roots.sh makes. Each packs build/release once or twice.
-foreach(name packages seal bare_roots)
+foreach(name packages seal bare_roots systemd)
   add_test(NAME peers_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/packages)
   set_tests_properties(peers_${name} PROPERTIES LABELS peers TIMEOUT 1200 RESOURCE_LOCK build_package ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
@@ -60,7 +60,7 @@ set_tests_properties(e2e_pictures PROPERTIES LABELS e2e TIMEOUT 120 ENVIRONMENT 
 add_test(NAME e2e_page_modules COMMAND ${e2e_python} -m unittest -v test_modules WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/page)
 set_tests_properties(e2e_page_modules PROPERTIES LABELS e2e TIMEOUT 90 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 # What is deployed: rules, compose files, the chart.
-foreach(name rules alerts_live compose chart seed_rows_deploy)
+foreach(name rules alerts_live compose chart seed_rows_deploy units)
   add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/deploy)
   set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()

@@ -196,6 +196,11 @@ class Administered:
     def exists(self, path):
         return os.path.lexists(self.root.path(path))
 
+    def remove_user(self):
+        """Of an installation before, which leaves it."""
+        if "\ngpulens:" in self.root.path("/etc/passwd").read_text():
+            self.root.run("userdel", "gpulens")
+
     def waiting_queue(self):
         """Puts a queue in place that an older version left, and returns its requests."""
         folder = self.root.path(f"{STATE}/queue/otlp")
@@ -222,6 +227,7 @@ class Administered:
 class Debian(Administered):
     def clean(self):
         self.root.run("dpkg", "--purge", "gpulens")
+        self.remove_user()
         for path in (STATE, "/etc/gpulens"):
             shutil.rmtree(self.root.path(path), ignore_errors=True)
 
@@ -329,9 +335,19 @@ class Debian(Administered):
         before = self.root.path("/etc/passwd").read_text()
         self.root.run("dpkg", "--install", self.package())
         self.root.run("gpulens", "config", "check", CONFIG)
+        self.assertEqual(self.root.path("/etc/passwd").read_text(), before)
         self.root.run("dpkg", "--purge", "gpulens")
         self.assertEqual(self.root.path("/etc/passwd").read_text(), before)
         self.assertEqual(self.root.path("/home/gpulens/notes").read_text(), "mine\n")
+
+    def test_the_user_is_made_and_stays(self):
+        self.root.run("dpkg", "--install", self.package())
+        made = self.root.run("getent", "passwd", "gpulens").split(":")
+        self.assertEqual(made[4:], ["gpulens telemetry agent", "/var/lib/gpulens", "/usr/sbin/nologin\n"])
+        self.assertLess(int(made[2]), 1000, "a user of the system")
+        self.assertFalse(self.exists("/etc/systemd/system/sockets.target.wants/gpulens.socket"), "the sockets are for an administrator to enable")
+        self.root.run("dpkg", "--purge", "gpulens")
+        self.assertEqual(self.root.run("getent", "passwd", "gpulens").split(":"), made)
 
     def test_state_on_another_disk(self):
         self.root.path("/tmp/disk").mkdir(exist_ok=True)
@@ -380,6 +396,7 @@ class Rpm(Administered, unittest.TestCase):
         root = self.root
         if self.exists(self.DATABASE):
             self.rpm("-e", "gpulens", check=False)
+        self.remove_user()
         for path in (STATE, "/etc/gpulens", self.DATABASE, "/usr/share/doc/gpulens", "/usr/bin/gpulens"):
             shutil.rmtree(root.path(path), ignore_errors=True)
 
@@ -406,6 +423,7 @@ class Rpm(Administered, unittest.TestCase):
         self.assertIn("interval: 1s", self.root.path(CONFIG + ".rpmnew").read_text())
         self.assertEqual(self.rpm("-V", "gpulens", check=False).split()[-1], CONFIG, "nothing else differs")
         self.check_delivery(self.MINE)
+        self.assertIn("\ngpulens:", self.root.path("/etc/passwd").read_text())
         self.rpm("-e", "gpulens")
         self.assertFalse(self.exists("/usr/bin/gpulens"))
         self.assertTrue(self.root.path(CONFIG + ".rpmsave").read_text().startswith("# mine"))

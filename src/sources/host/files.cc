@@ -42,9 +42,11 @@ constexpr size_t kNameOffset = 19;
 
 HostFiles::HostFiles(std::string root, UniqueFd root_fd)
     : root_(std::move(root)), root_fd_(std::move(root_fd)), buffer_(kFirstBuffer, '\0') {
+  // A unit of systemd sees every file system read-only, by mounts of its own; systemd sees the machine's.
+  if (root_.empty() && !Exists("run/systemd/system")) return;
+  if (Exists("proc/1/mountinfo")) mountinfo_ = "proc/1/mountinfo";
   if (root_.empty()) return;
   if (Exists("proc/1/net/dev")) net_ = "proc/1/net";
-  if (Exists("proc/1/mountinfo")) mountinfo_ = "proc/1/mountinfo";
 }
 
 Result<HostFiles> HostFiles::Open(std::string root) {

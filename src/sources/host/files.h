@@ -57,7 +57,8 @@ class HostFiles {
   // As given to Open, without a trailing slash: "" for "/".
   const std::string& root() const noexcept { return root_; }
   // "proc/net", or "proc/1/net" below another root: there /proc/self is this process, which sees its
-  // container's network and mounts and not the host's. Set up by Open.
+  // container's network and mounts and not the host's. Mounts are those of process 1 also where that is
+  // systemd. Set up by Open.
   std::string_view net() const noexcept { return net_; }
   std::string_view mountinfo() const noexcept { return mountinfo_; }
 
