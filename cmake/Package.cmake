@@ -86,8 +86,8 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_GPULENS_PACKAGE_NAME gpulens)
 set(CPACK_DEBIAN_GPULENS_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_GPULENS_DESCRIPTION "${summary}\n${description}")
-# libcrypt is opened at run time: docs/adr/0047-libcrypt-at-run-time.md. The helpers of the maintainer scripts are of init-system-helpers.
-set(CPACK_DEBIAN_GPULENS_PACKAGE_DEPENDS "libc6 (>= 2.34), libcrypt1, init-system-helpers (>= 1.54~)")
+# libcrypt and libseccomp are opened at run time: docs/adr/0047-libcrypt-at-run-time.md, 0073. The helpers of the maintainer scripts are of init-system-helpers.
+set(CPACK_DEBIAN_GPULENS_PACKAGE_DEPENDS "libc6 (>= 2.34), libcrypt1, libseccomp2, init-system-helpers (>= 1.54~)")
 set(CPACK_DEBIAN_GPULENS_PACKAGE_CONTROL_EXTRA
   ${CMAKE_SOURCE_DIR}/deploy/debian/conffiles ${CMAKE_SOURCE_DIR}/deploy/debian/postinst
   ${CMAKE_SOURCE_DIR}/deploy/debian/prerm ${CMAKE_SOURCE_DIR}/deploy/debian/postrm)
@@ -103,6 +103,7 @@ set(CPACK_DEBIAN_DEBUG_PACKAGE_DEPENDS "gpulens (= ${PROJECT_VERSION})")
 
 set(CPACK_RPM_COMPONENT_INSTALL TRUE)
 set(CPACK_RPM_MAIN_COMPONENT gpulens)
+set(CPACK_RPM_GPULENS_PACKAGE_REQUIRES "libseccomp")  # opened at run time
 set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
 set(CPACK_RPM_PACKAGE_LICENSE "Apache-2.0")
 # In a .deb summaries begin with a small letter, in an .rpm with a capital.

@@ -40,6 +40,8 @@ PACKAGES = {
     r"etc/ld\.so\.conf\.d/.*",
     # Opened where a web configuration has passwords.
     "libcrypt1": r"usr/lib/[^/]+/libcrypt\.so\..*",
+    # Opened where a process confines itself.
+    "libseccomp2": r"usr/lib/[^/]+/libseccomp\.so\..*",
     # A vendor library that is mounted from the host needs these: AMD SMI all of them, NVML none.
     "libgcc-s1": r"usr/lib/[^/]+/libgcc_s\.so\..*",
     "libstdc++6": r"usr/lib/[^/]+/libstdc\+\+\.so\.[\d.]+",

@@ -23,7 +23,8 @@ Status ErrnoStatus(std::string_view what, int error);
 Status ReadFile(const char* path, std::string& out, size_t limit = 1 << 20);
 Result<std::string> ReadFile(const std::string& path, size_t limit = 1 << 20);
 
-// The same of a file that is written in place by who locks it with flock(2) meanwhile. kTimeout: it is locked.
+// The same of a file that is written in place by who locks it with flock(2) meanwhile. kTimeout: it is
+// locked.
 Status ReadUnlockedFile(const std::string& path, std::string& out, size_t limit);
 
 struct WriteOptions {

@@ -37,7 +37,7 @@ Status ReadFrom(int fd, std::string& into, size_t most) {
 }
 
 // What the opener answers; kPermissionDenied without one.
-Status AskOpener(char kind, std::string_view path, std::string& into, size_t most) {
+Status QueryOpener(char kind, std::string_view path, std::string& into, size_t most) {
   if (!opener) return {Code::kPermissionDenied, std::string(path) + ": permission denied"};
   ASSIGN_OR_RETURN(const UniqueFd fd, opener->Open(kind + std::string(path)));
   return ReadFrom(fd.get(), into, most);
@@ -62,7 +62,7 @@ void OpenProcessFilesBy(ProcessFileOpener* by) noexcept { opener = by; }
 
 Status ReadProcessFile(const std::string& path, std::string& into, size_t most) {
   Status status = ReadFile(path.c_str(), into, most);
-  if (IsRefusal(status) && opener) return AskOpener('f', path, into, most);
+  if (IsRefusal(status) && opener) return QueryOpener('f', path, into, most);
   return status;
 }
 
@@ -83,7 +83,7 @@ Result<std::vector<uint64_t>> SocketsOfProcess(const std::string& folder, size_t
   Result<std::vector<uint64_t>> own = ListProcessSockets(folder, most);
   if (!opener || (own && !own->empty())) return own;
   std::string text;
-  RETURN_IF_ERROR(AskOpener('s', folder, text, kMostAnswer));
+  RETURN_IF_ERROR(QueryOpener('s', folder, text, kMostAnswer));
   std::vector<uint64_t> out;
   for (std::string_view rest = text; !rest.empty() && out.size() < most;) {
     if (const auto inode = ParseInt<uint64_t>(TakeUntil(rest, '\n'))) out.push_back(*inode);
@@ -95,7 +95,7 @@ Result<std::string> ReadProcessLink(const std::string& path) {
   Result<std::string> own = LinkTarget(path);
   if (own || !IsRefusal(own.error()) || !opener) return own;
   std::string text;
-  RETURN_IF_ERROR(AskOpener('l', path, text, 4096));
+  RETURN_IF_ERROR(QueryOpener('l', path, text, 4096));
   return text;
 }
 

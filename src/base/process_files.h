@@ -1,5 +1,5 @@
 // Files in /proc of other processes that the kernel shows only to who may trace them. A confined process
-// may not, whoever its user is: the launcher (base/sandbox/launcher.h) opens them for it.
+// may not, even one of root: the launcher (base/sandbox/launcher.h) opens them for it.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ Result<std::vector<uint64_t>> ListProcessSockets(const std::string& folder, size
 // Returns what the link PROC/PID/ns/net points to: "net:[4026531840]". Thread-safe.
 Result<std::string> ReadProcessLink(const std::string& path);
 
-// Asks another process for such a file. `question` is 'f' (a file), 's' (inodes of a folder's sockets, one in
-// each line) or 'l' (a link), then the path. Returns a descriptor to be read.
+// Requests such a file of another process. `question` is 'f' (a file), 's' (inodes of a folder's sockets, one
+// in each line) or 'l' (a link), then the path. Returns a descriptor to be read.
 class ProcessFileOpener {
  public:
   virtual Result<UniqueFd> Open(std::string_view question) = 0;

@@ -17,5 +17,5 @@ endif()
 # Apart: the SDK and the Python package are built without yaml-cpp.
 add_gpulens_library(base_yaml DIR src/base/yaml DEPS gpulens_base PRIVATE_DEPS dep_yaml)
 # Apart: neither the SDK nor the Python package confines the program that it is in.
-add_gpulens_library(base_sandbox DIR src/base/sandbox DEPS gpulens_base PRIVATE_DEPS dep_seccomp)
+add_gpulens_library(base_sandbox DIR src/base/sandbox DEPS gpulens_base)
 add_gpulens_library(base_testing DIR src/base/testing DEPS gpulens_base)

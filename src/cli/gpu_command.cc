@@ -182,7 +182,7 @@ std::string FolderOf(std::string_view path) { return std::string(path.substr(0, 
 void ConfineReaderProcess(std::string_view vendor, std::string_view library_path, std::string_view spool) {
   SandboxPlan plan{
       .mode = SandboxMode::kEnforce, .filter = CallFilter::kReader, .files = {}, .capabilities = {}};
-  // For what drivers tell only an administrator.
+  // For what drivers report to an administrator only.
   plan.capabilities = {CAP_SYS_ADMIN};
   if (const char* word = std::getenv(kSandboxVariable))
     plan.mode = ParseSandboxMode(word).value_or(SandboxMode::kEnforce);

@@ -49,7 +49,7 @@ execute_process(COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_SOURCE_DIR}/tools/sbom.
                         ${Boost_VERSION_MAJOR}.${Boost_VERSION_MINOR} ${gcc_release} COMMAND_ERROR_IS_FATAL ANY)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/docs/dependencies.md ${CMAKE_SOURCE_DIR}/tools/sbom.py)
 add_gpulens_library(cli_version DIR src/cli/version DEPS gpulens_cli_common PRIVATE_DEPS Boost::headers OpenSSL::Crypto dep_deflate
-  dep_zstd dep_nghttp2 dep_snappy dep_sqlite dep_seccomp dep_ncurses dep_tinfo CLI11::CLI11)
+  dep_zstd dep_nghttp2 dep_snappy dep_sqlite dep_ncurses dep_tinfo CLI11::CLI11)
 target_include_directories(gpulens_cli_version PRIVATE ${CMAKE_BINARY_DIR}/generated)
 add_gpulens_library(cli DEPS gpulens_cli_version gpulens_cli_collect gpulens_cli_top gpulens_cli_events gpulens_cli_bench
   gpulens_cli_check gpulens_cli_engines gpulens_cli_slurm gpulens_cli_exp gpulens_cli_telemetry gpulens_cli_cost gpulens_sdk_experiment gpulens_sources_nvml_capture

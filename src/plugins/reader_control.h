@@ -45,8 +45,8 @@ class ReaderControl {
   void Join();
   // Called by the collector with what it reads.
   void Report(bool simulated, size_t gpus);
-  // Descriptor of the file with the faults of simulated GPUs, which the reader process inherits. Set before any
-  // collector is created; -1: none.
+  // Descriptor of the file with the faults of simulated GPUs, which the reader process inherits. Set before
+  // any collector is created; -1: none.
   void SetFaultFile(int fd) noexcept { fault_file_ = fd; }
   int fault_file() const noexcept { return fault_file_; }
   // The same for the profile of simulated GPUs.

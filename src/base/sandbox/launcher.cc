@@ -36,7 +36,7 @@ extern char** environ;
 namespace gpulens {
 namespace {
 
-// A message is a number, a letter and texts, each ended by a zero byte; descriptors go beside it.
+// A message is a number, a letter and texts, each ended by a zero byte; descriptors go with it.
 //   S program arguments "" variables "" the children's numbers of the descriptors   (first: the end's pipe)
 //   K pid signal
 //   f, s, l path                                                        base/process_files.h
@@ -44,7 +44,7 @@ namespace {
 constexpr size_t kMostMessage = 60 << 10;  // a packet of a local socket may be longer
 constexpr size_t kMostFds = 16;
 constexpr size_t kMostSockets = 64 << 10;  // descriptors of a process that are looked at
-constexpr timeval kPatience{.tv_sec = 5, .tv_usec = 0};
+constexpr timeval kTimeout{.tv_sec = 5, .tv_usec = 0};
 constexpr const char* kLauncherVariable = "GPULENS_LAUNCHER_FD";
 constexpr std::string_view kAlways[] = {"PATH", "LANG", "TZ", "LC_ALL"};
 
@@ -417,8 +417,8 @@ class LauncherClient final : public ProgramStarter, public ProcessFileOpener {
  public:
   LauncherClient(UniqueFd socket, pid_t pid) : socket_(std::move(socket)), pid_(pid) {
     if (pid > 0) end_.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
-    ::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof kPatience);
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &kTimeout, sizeof kTimeout);
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &kTimeout, sizeof kTimeout);
   }
 
   Result<Started> Start(const ChildProcess::Options& options) override {
@@ -439,7 +439,7 @@ class LauncherClient final : public ProgramStarter, public ProcessFileOpener {
     }
     if (fds.size() > kMostFds || text.size() >= kMostMessage - 32)
       return Status{Code::kExhausted, "too many arguments for " + options.program};
-    ASSIGN_OR_RETURN(const Message answer, Ask('S', text, fds));
+    ASSIGN_OR_RETURN(const Message answer, Query('S', text, fds));
     return Started{ParseInt<pid_t>(answer.text).value_or(-1), std::move(ours)};
   }
 
@@ -447,13 +447,13 @@ class LauncherClient final : public ProgramStarter, public ProcessFileOpener {
     std::string text;
     Add(text, std::to_string(pid));
     Add(text, std::to_string(signal));
-    static_cast<void>(Ask('K', text, {}));
+    static_cast<void>(Query('K', text, {}));
   }
 
   Result<UniqueFd> Open(std::string_view question) override {
     std::string text;
     Add(text, question.substr(1));
-    ASSIGN_OR_RETURN(Message answer, Ask(question.front(), text, {}));
+    ASSIGN_OR_RETURN(Message answer, Query(question.front(), text, {}));
     if (answer.fds.empty()) return Status{Code::kDataLoss, "the launcher answered without a file"};
     return std::move(answer.fds.front());
   }
@@ -462,7 +462,7 @@ class LauncherClient final : public ProgramStarter, public ProcessFileOpener {
   pid_t pid() const noexcept { return pid_; }
 
  private:
-  Result<Message> Ask(char kind, std::string_view text, const std::vector<int>& fds) {
+  Result<Message> Query(char kind, std::string_view text, const std::vector<int>& fds) {
     std::lock_guard lock(mutex_);
     const std::string number = std::to_string(++number_);
     std::string out;

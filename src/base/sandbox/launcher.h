@@ -25,7 +25,7 @@ struct ProgramRule {
   std::vector<std::string> devices;  // device files that it may use
   bool network = false;              // whether it may open sockets other than AF_UNIX
   bool confines_itself = false;      // it is this program: it enters its own sandbox
-  bool reads_processes = false;      // it may itself ask the launcher for files of processes
+  bool reads_processes = false;      // it may itself request files of processes
   friend bool operator==(const ProgramRule&, const ProgramRule&) = default;
 };
 
@@ -44,7 +44,7 @@ int LauncherEndFd() noexcept;
 // Its process; -1: there is none.
 int LauncherPid() noexcept;
 
-// In a process that the launcher started with `reads_processes`: lets base/process_files.h ask it.
+// In a process that the launcher started with `reads_processes`: lets base/process_files.h use it.
 void UseInheritedLauncher();
 
 }  // namespace gpulens

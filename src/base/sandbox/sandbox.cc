@@ -1,5 +1,6 @@
 #include "base/sandbox/sandbox.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sched.h>
@@ -17,10 +18,14 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
+#include <span>
+#include <type_traits>
 #include <utility>
 
 #include "base/fd.h"
 #include "base/files.h"
+#include "base/process.h"
+#include "base/result.h"
 #include "base/text.h"
 
 #if defined(__has_feature)
@@ -76,7 +81,7 @@ SandboxLayer DropCapabilities(const std::vector<int>& kept) {
   SandboxLayer layer{.name = "capabilities"};
   CapabilitySet has;
   if (!ReadCapabilities(has)) {
-    layer.detail = "the kernel does not tell them: " + ErrorText(errno);
+    layer.detail = "they cannot be read: " + ErrorText(errno);
     return layer;
   }
   CapabilitySet left;
@@ -218,6 +223,7 @@ constexpr const char* kAgentCalls[] = {
     // Time.
     "clock_gettime", "clock_getres", "clock_nanosleep", "nanosleep", "gettimeofday", "time", "timerfd_create",
     "timerfd_settime", "timerfd_gettime", "restart_syscall",
+    "adjtimex",  // the state of the clock; without CAP_SYS_TIME it is only read
     // Waiting and signals.
     "epoll_create", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "epoll_pwait2", "poll",
     "ppoll", "select", "pselect6", "eventfd", "eventfd2", "signalfd", "signalfd4", "rt_sigaction",
@@ -248,7 +254,7 @@ constexpr const char* kParserCalls[] = {"read",           "write",
                                         "set_robust_list"};
 
 // Refused in every process that has a list of what is refused.
-constexpr const char* kNobodyCalls[] = {
+constexpr const char* kEscapeCalls[] = {
     // Other processes.
     "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "pidfd_getfd",
     "kcmp", "migrate_pages", "move_pages",
@@ -268,22 +274,49 @@ constexpr const char* kNobodyCalls[] = {
 // Refused in a process that starts nothing.
 constexpr const char* kProgramCalls[] = {"execve", "execveat", "fork", "vfork"};
 
+// Functions of libseccomp, which is opened at run time: docs/adr/0073-libseccomp-at-run-time.md.
+struct SeccompLibrary {
+  decltype(&::seccomp_init) init;
+  decltype(&::seccomp_release) release;
+  decltype(&::seccomp_attr_set) attr_set;
+  decltype(&::seccomp_syscall_resolve_name) resolve_name;
+  decltype(&::seccomp_rule_add_array) rule_add;
+  decltype(&::seccomp_load) load;
+};
+
+Result<SeccompLibrary> OpenSeccomp() {
+  const std::string name = "libseccomp.so.2";
+  ASSIGN_OR_RETURN(const SharedLibrary library, OpenSharedLibrary(std::span(&name, 1)));
+  SeccompLibrary out{};
+  auto find = [&](auto& function, const char* symbol) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(library.handle, symbol));
+    return function != nullptr;
+  };
+  const bool whole = find(out.init, "seccomp_init") && find(out.release, "seccomp_release") &&
+                     find(out.attr_set, "seccomp_attr_set") &&
+                     find(out.resolve_name, "seccomp_syscall_resolve_name") &&
+                     find(out.rule_add, "seccomp_rule_add_array") && find(out.load, "seccomp_load");
+  if (whole) return out;
+  return Status{Code::kUnavailable, name + " lacks a function"};
+}
+
 class Filter {
  public:
-  Filter(SandboxMode mode, uint32_t otherwise)
-      : refuse_(mode == SandboxMode::kLog ? SCMP_ACT_LOG : SCMP_ACT_ERRNO(EPERM)),
-        filter_(::seccomp_init(otherwise == kRefuse ? refuse_ : SCMP_ACT_ALLOW)) {
+  Filter(const SeccompLibrary& library, SandboxMode mode, uint32_t otherwise)
+      : library_(library),
+        refuse_(mode == SandboxMode::kLog ? SCMP_ACT_LOG : SCMP_ACT_ERRNO(EPERM)),
+        filter_(library.init(otherwise == kRefuse ? refuse_ : SCMP_ACT_ALLOW)) {
     if (!filter_) return;
-    ::seccomp_attr_set(filter_, SCMP_FLTATR_CTL_NNP, 0);  // set already
-    ::seccomp_attr_set(filter_, SCMP_FLTATR_ACT_BADARCH, refuse_);
-    ::seccomp_attr_set(filter_, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+    library.attr_set(filter_, SCMP_FLTATR_CTL_NNP, 0);  // set already
+    library.attr_set(filter_, SCMP_FLTATR_ACT_BADARCH, refuse_);
+    library.attr_set(filter_, SCMP_FLTATR_CTL_OPTIMIZE, 2);
     // Old kernels slow a filtered process down as if it ran foreign code.
-    ::seccomp_attr_set(filter_, SCMP_FLTATR_CTL_SSB, 1);
+    library.attr_set(filter_, SCMP_FLTATR_CTL_SSB, 1);
     // Its flags are in memory, where a filter cannot look: the C library then takes clone.
     Rule(SCMP_ACT_ERRNO(ENOSYS), "clone3");
   }
   ~Filter() {
-    if (filter_) ::seccomp_release(filter_);
+    if (filter_) library_.release(filter_);
   }
   Filter(const Filter&) = delete;
   Filter& operator=(const Filter&) = delete;
@@ -310,23 +343,24 @@ class Filter {
   // 0, or an errno.
   int Load() noexcept {
     if (!filter_) return ENOMEM;
-    return failed_ != 0 ? failed_ : -::seccomp_load(filter_);
+    return failed_ != 0 ? failed_ : -library_.load(filter_);
   }
 
  private:
   template <typename... Conditions>
   void Rule(uint32_t action, const char* call, Conditions... conditions) {
     if (!filter_) return;
-    const int number = ::seccomp_syscall_resolve_name(call);
+    const int number = library_.resolve_name(call);
     if (number == __NR_SCMP_ERROR || number < 0)
       return;  // not on this architecture, or newer than libseccomp
     const std::array<scmp_arg_cmp, sizeof...(conditions)> list{conditions...};
     const int result =
-        ::seccomp_rule_add_array(filter_, action, number, static_cast<unsigned>(list.size()), list.data());
-    // EACCES: the rule says what happens anyway.
+        library_.rule_add(filter_, action, number, static_cast<unsigned>(list.size()), list.data());
+    // EACCES: it happens anyway, without a rule.
     if (result != 0 && result != -EACCES && failed_ == 0) failed_ = -result;
   }
 
+  const SeccompLibrary& library_;
   const uint32_t refuse_;
   const scmp_filter_ctx filter_;
   int failed_ = 0;
@@ -384,7 +418,7 @@ void AllowParser(Filter& filter) {
 }
 
 void RefuseEscapes(Filter& filter) {
-  filter.RefuseAll(kNobodyCalls);
+  filter.RefuseAll(kEscapeCalls);
   filter.Refuse("ioctl", Masked(1, 0xffffffff, kPushInput));
   filter.Refuse("ioctl", Masked(1, 0xffffffff, kConsole));
   // New namespaces.
@@ -400,7 +434,7 @@ void RefuseReader(Filter& filter) {
   RefuseNetwork(filter);
   filter.RefuseAll(kProgramCalls);
   filter.Refuse("clone", Masked(0, CLONE_THREAD, 0));
-  // Whether a process exists may be asked.
+  // Signal 0 finds out whether a process exists.
   for (const char* call : {"kill", "tkill"}) filter.Refuse(call, Differs(1, 0));
   filter.Refuse("tgkill", Differs(0, static_cast<uint64_t>(::getpid())));
   for (const char* call : {"rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal"}) filter.Refuse(call);
@@ -409,7 +443,13 @@ void RefuseReader(Filter& filter) {
 SandboxLayer LimitCalls(SandboxMode mode, CallFilter what) {
   SandboxLayer layer{.name = "system calls"};
   const bool listed = what == CallFilter::kAgent || what == CallFilter::kParser;
-  Filter filter(mode, listed ? Filter::kRefuse : Filter::kAllow);
+  const Result<SeccompLibrary> library = OpenSeccomp();
+  if (!library) {
+    layer.detail =
+        "libseccomp is not here (Debian: libseccomp2, Fedora: libseccomp): " + library.error().detail;
+    return layer;
+  }
+  Filter filter(*library, mode, listed ? Filter::kRefuse : Filter::kAllow);
   switch (what) {
     case CallFilter::kAgent: AllowAgent(filter); break;
     case CallFilter::kParser: AllowParser(filter); break;

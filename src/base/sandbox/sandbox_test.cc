@@ -63,7 +63,7 @@ TEST(Sandbox, WordsOfItsMode) {
   EXPECT_EQ(ParseSandboxMode("on"), std::nullopt);
 }
 
-TEST(Sandbox, OffLeavesAllAsItIsAndSaysWhy) {
+TEST(Sandbox, OffLeavesAllAsItIsAndGivesTheReason) {
   const auto layers = EnterSandbox(
       {.mode = SandboxMode::kOff, .filter = CallFilter::kParser, .files = {}, .capabilities = {}});
   ASSERT_EQ(layers.size(), 4U);

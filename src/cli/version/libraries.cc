@@ -6,7 +6,6 @@
 #include <ncursesw/curses.h>
 #include <nghttp2/nghttp2.h>
 #include <openssl/crypto.h>
-#include <seccomp.h>
 #include <snappy-stubs-public.h>
 #include <sqlite3.h>
 #include <zstd.h>
@@ -73,12 +72,6 @@ constexpr Library kLibraries[] = {
     {"libsnappy-dev", "Snappy", [] { return Numbers(SNAPPY_MAJOR, SNAPPY_MINOR, SNAPPY_PATCHLEVEL); }},
     {"libsqlite3-dev", "SQLite", [] { return std::string(::sqlite3_libversion()); }},
     {"libncurses-dev", "ncurses", [] { return FirstTwoNumbers(::curses_version()); }},
-    {"libseccomp-dev", "libseccomp",
-     [] {
-       const auto* version = ::seccomp_version();
-       return Numbers(static_cast<int>(version->major), static_cast<int>(version->minor),
-                      static_cast<int>(version->micro));
-     }},
     {"libjs-dygraphs", "dygraphs", nullptr},
     {"libstdc++", "libstdc++", kGccVersion},
     {"libgcc", "libgcc", kGccVersion},
