@@ -30,11 +30,11 @@ target_compile_options(gpulens_flags INTERFACE ${sanitize})
 target_link_options(gpulens_flags INTERFACE ${sanitize})
 
 # What makes an error in the code harder to use (docs/adr/0066-hardened-build.md). tools/verify_binary.sh reads in each shipped object
-# that it is there. Checks of containers are in every build: an index that ends the release has to end a test, too.
-set(gpulens_hardened -D_GLIBCXX_ASSERTIONS)
+# that it is there. Sanitizers have checks of their own.
+set(gpulens_hardened)
 set(gpulens_hardened_link)
 if(NOT GPULENS_SANITIZE)
-  list(APPEND gpulens_hardened -fstack-protector-strong -fstack-clash-protection)
+  list(APPEND gpulens_hardened -D_GLIBCXX_ASSERTIONS -fstack-protector-strong -fstack-clash-protection)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
     list(APPEND gpulens_hardened -fcf-protection=full)
   elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
