@@ -108,6 +108,13 @@ foreach(label e2e soak)
 endforeach()
 set_tests_properties(e2e_kill e2e_ledger_demo PROPERTIES TIMEOUT 300 ENVIRONMENT_MODIFICATION "GPULENS_SOAK_MINUTES=unset:")
 set_tests_properties(soak_kill soak_ledger_demo PROPERTIES TIMEOUT 86400)
+# No call is refused that an agent with every feature needs: a short form among the heavy tests, a long one for ./dev test --soak.
+foreach(label peers soak)
+  add_test(NAME ${label}_sandbox_log COMMAND ${e2e_python} -m unittest -v test_sandbox_log WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/soak)
+  set_tests_properties(${label}_sandbox_log PROPERTIES LABELS ${label} ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;TRY_INSIDE=$<TARGET_FILE:try_inside>")
+endforeach()
+set_tests_properties(peers_sandbox_log PROPERTIES TIMEOUT 300 ENVIRONMENT_MODIFICATION "GPULENS_SOAK_MINUTES=unset:")
+set_tests_properties(soak_sandbox_log PROPERTIES TIMEOUT 86400)
 # Its own 10,000 connections are noise for the others' clocks.
 set_tests_properties(e2e_many_clients PROPERTIES RUN_SERIAL TRUE)
 
@@ -178,6 +185,11 @@ set_tests_properties(e2e_sdk PROPERTIES LABELS "e2e;sanitize" TIMEOUT 300
 # Dashboards over two demo nodes: two minutes of scraping, in which it waits.
 add_test(NAME e2e_dashboards COMMAND ${e2e_python} -m unittest -v test_dashboards WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/deploy)
 set_tests_properties(e2e_dashboards PROPERTIES LABELS e2e TIMEOUT 600 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;SDK_PROGRAM=$<TARGET_FILE:sdk_program>")
+# Tries from inside the agent's processes what they may not do.
+add_executable(try_inside tests/sandbox/try_inside.cc)
+target_link_libraries(try_inside PRIVATE gpulens_flags gpulens_base)
+add_test(NAME e2e_sandbox COMMAND ${e2e_python} -m unittest -v test_sandbox WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
+set_tests_properties(e2e_sandbox PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;TRY_INSIDE=$<TARGET_FILE:try_inside>")
 # Many nodes that send what one agent sent: for the tests of a fleet.
 add_executable(fleet_load tests/fleet/fleet_load_main.cc)
 target_link_libraries(fleet_load PRIVATE gpulens_flags gpulens_delivery gpulens_wire_remote_write gpulens_wire_otlp)
@@ -190,7 +202,7 @@ set_tests_properties(e2e_fleet_page PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMEN
 set_tests_properties(e2e_fleet PROPERTIES TIMEOUT 300 ENVIRONMENT_MODIFICATION "GPULENS_SOAK_MINUTES=unset:")
 set_tests_properties(soak_fleet PROPERTIES TIMEOUT 86400)
 add_dependencies(e2e_programs quantile_dump exposition_dump grpc_pair inference_program sdk_program ledger_month fake_nvml fake_amdsmi
-                 nvml_reader_main amdsmi_reader_main fleet_load)
+                 nvml_reader_main amdsmi_reader_main fleet_load try_inside)
 
 # Fails for a file of tests that no test runs.
 file(GLOB e2e_files CONFIGURE_DEPENDS tests/e2e/test_*.py tests/deploy/test_*.py tests/fleet/test_*.py tests/packages/test_*.py)

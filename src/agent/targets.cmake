@@ -25,7 +25,7 @@ add_gpulens_library(agent_fleet DIR src/agent/fleet DEPS gpulens_catalog gpulens
 add_gpulens_library(agent_api DIR src/agent/api DEPS gpulens_history gpulens_why gpulens_wire_json gpulens_catalog_codes gpulens_store_experiments gpulens_store
   gpulens_agent_fleet gpulens_net_websocket TEST_DEPS gpulens_net_testing)
 add_gpulens_library(agent_status DIR src/agent/status DEPS gpulens_agent gpulens_agent_control gpulens_agent_targets
-  gpulens_net_client)
+  gpulens_net_client gpulens_wire_json)
 add_gpulens_library(agent_mcp DIR src/agent/mcp DEPS gpulens_agent_api gpulens_catalog gpulens_wire_json gpulens_net_http)
 add_gpulens_library(agent_run DIR src/agent/run DEPS gpulens_agent gpulens_config gpulens_catalog gpulens_net_client
   gpulens_agent_control gpulens_agent_demo gpulens_agent_targets gpulens_agent_page gpulens_agent_fleet gpulens_agent_status

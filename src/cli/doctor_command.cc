@@ -70,6 +70,22 @@ bool FoundGpu(const std::vector<Finding>& findings) {
   });
 }
 
+// A line for each process of the agent: what of the sandbox is in force.
+std::string ConfinedText(const SandboxReport& report) {
+  std::string out;
+  if (report.mode != "enforce") return out;
+  for (const ConfinedProcess& process : report.processes) {
+    std::string layers;
+    for (const ConfinedProcess::Layer& layer : process.layers) {
+      if (!layer.on) continue;
+      layers += (layers.empty() ? "" : ", ") + Printable(layer.name);
+      if (layer.detail.starts_with("left: ")) layers += " (" + Printable(layer.detail) + ")";
+    }
+    if (!layers.empty()) out += "  confined   " + PaddedSubject(Printable(process.name)) + layers + "\n";
+  }
+  return out;
+}
+
 std::string Text(const std::vector<Finding>& findings, const View& view) {
   std::string out = Headline(findings) + (FoundGpu(findings) ? "" : " No GPU was found.");
   const QueriedStatus& agent = view.agent;
@@ -84,6 +100,7 @@ std::string Text(const std::vector<Finding>& findings, const View& view) {
     if (finding.kind == Finding::kFound)
       out += "  found      " + PaddedSubject(finding.subject) + finding.what + "\n";
   }
+  if (agent.report) out += ConfinedText(agent.report->sandbox);
   for (const Finding& finding : findings) {
     if (finding.kind == Finding::kNotHere)
       out += "  absent     " + PaddedSubject(finding.subject) +
@@ -103,6 +120,7 @@ std::string Json(const std::vector<Finding>& findings, const View& view) {
     root.Text("user", agent.report ? agent.report->user : view.user);
     if (agent.report) root.Whole("pid", agent.report->pid);
     if (agent.report && agent.report->simulated) root.Flag("simulated", true);
+    if (agent.report) AppendSandboxJson(root.Key("sandbox"), agent.report->sandbox);
     root.List("findings", findings, AppendFindingJson, "\n", "\n");
   });
 }
@@ -122,6 +140,12 @@ int RunDoctor(const DoctorOptions& options) {
   std::vector<Finding> findings;
   if (view.agent.report) {
     findings = std::move(view.agent.report->findings);
+    const StatusReport& report = *view.agent.report;
+    // An agent that knows of no sandbox has no findings of it.
+    if (report.sandbox.mode.empty()) {
+      for (Finding& finding : SandboxFindings(report.sandbox, report.version))
+        findings.push_back(std::move(finding));
+    }
   } else {
     Env env;
     findings = ProbePlugins(loaded.config(), env);

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
+#include "base/sandbox/sandbox.h"
 #include "net/server/server.h"
 
 namespace gpulens {
@@ -24,6 +26,9 @@ struct AgentStats {
   std::atomic<int32_t> amdsmi_driver_pid{0};
   std::array<std::atomic<uint64_t>, kPageDropReasons>
       page_losses{};  // of the last page, by kPageDropReasonNames
+  // What EnterSandbox returned in the agent's process. Set before the pipeline starts.
+  SandboxMode sandbox_mode = SandboxMode::kOff;
+  std::vector<SandboxLayer> sandbox;
   std::atomic<const ServerStats*> http{nullptr};
   std::atomic<const ServerStats*> websocket{nullptr};
 };

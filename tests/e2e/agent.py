@@ -156,14 +156,20 @@ class Agent:
 
     def reader_pid(self):
         """The pid of the reader process, or 0."""
-        for folder in pathlib.Path("/proc").iterdir():
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                if not folder.name.isdigit():
-                    continue
-                parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
-                if parent == self.process.pid and b"reader\0nvml" in (folder / "cmdline").read_bytes():
-                    return int(folder.name)
-        return 0
+        return next((pid for pid, words in processes_below(self.process.pid).items() if words[1:3] == ["reader", "nvml"]), 0)
+
+
+def processes_below(pid):
+    """The processes that a process has started, and those that these have: {pid: its words}."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                for child in (task / "children").read_text().split():
+                    with contextlib.suppress(OSError):
+                        found[int(child)] = pathlib.Path(f"/proc/{child}/cmdline").read_bytes().decode(errors="replace").split("\0")
+                        found.update(processes_below(int(child)))
+    return found
 
 
 _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)(?: (\S+))?$")

@@ -9,7 +9,7 @@ import tempfile
 import time
 import unittest
 
-from agent import BINARY, Agent, samples, wait_until
+from agent import BINARY, Agent, processes_below, samples, wait_until
 from test_sdk import Program
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -29,11 +29,7 @@ class Drawn:
 
 def children(pid):
     """The readers that an agent has started."""
-    try:
-        found = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True).stdout
-    except OSError:
-        return []
-    return [int(line.split()[0]) for line in found.splitlines() if "reader energy" in line]
+    return [one for one, words in processes_below(pid).items() if words[1:3] == ["reader", "energy"]]
 
 
 @unittest.skipUnless((FAKE / "libnvidia-ml.so.1").exists(), "the simulated NVML is not built")

@@ -284,6 +284,7 @@ struct LoadedAgent {
   Config config;
   std::string state_dir;
   Rights granted;
+  SandboxMode sandbox_mode = SandboxMode::kEnforce;
   std::vector<SandboxLayer> sandbox;
 };
 
@@ -296,8 +297,9 @@ class Agent {
         started_(loaded.started),
         file_(std::move(loaded.file)),
         config_(std::move(loaded.config)),
-        granted_(std::move(loaded.granted)),
-        sandbox_(std::move(loaded.sandbox)) {
+        granted_(std::move(loaded.granted)) {
+    stats_.sandbox_mode = loaded.sandbox_mode;
+    stats_.sandbox = std::move(loaded.sandbox);
     env_.state_dir = std::move(loaded.state_dir);
     env_.demo = options.demo;
   }
@@ -327,7 +329,6 @@ class Agent {
   const std::string file_;
   Config config_;
   const Rights granted_;
-  const std::vector<SandboxLayer> sandbox_;
   IoLoop io_;
   // A job for each target, when all are due at once.
   Workers workers_{2, 8192};
@@ -693,6 +694,7 @@ Status Confine(LoadedAgent& loaded, const Env& env) {
   add(plan.files->write, loaded.granted.files);
   add(plan.files->devices, loaded.granted.devices);
   plan.capabilities = loaded.granted.capabilities;
+  loaded.sandbox_mode = mode;
   loaded.sandbox = EnterSandbox(plan);
   return Ok();
 }

@@ -7,6 +7,7 @@
 
 #include "agent/status/agent_watch.h"
 #include "agent/status/status_report.h"
+#include "base/testing/temp_folder.h"
 #include "catalog/gpu.h"
 #include "catalog/ledger.h"
 #include "catalog/self.h"
@@ -15,6 +16,7 @@
 namespace gpulens {
 namespace {
 
+using gpulens::testing::TempFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -28,6 +30,9 @@ TEST(StatusReport, ReadsBackWhatItWrote) {
   report.state_dir = "/var/lib/gpulens";
   report.simulated = true;
   report.sinks = {"otlp", "otlp/b"};
+  report.sandbox.mode = "enforce";
+  report.sandbox.processes = {{"agent", 17, {{"files", true, "Landlock"}, {"core dumps", false, "\"\n"}}},
+                              {"reader nvml", 18, {}}};
   report.findings = {{Finding::kBroken, "GPU 3", "is failed", "gpu_lost: \"gone\"\n", "gpulens events"},
                      {Finding::kWarning, "sink otlp", "waits", "", ""}};
   std::string json = StatusJson(report);
@@ -39,6 +44,14 @@ TEST(StatusReport, ReadsBackWhatItWrote) {
   EXPECT_EQ(read->state_dir, "/var/lib/gpulens");
   EXPECT_TRUE(read->simulated);
   EXPECT_THAT(read->sinks, ElementsAre("otlp", "otlp/b"));
+  EXPECT_EQ(read->sandbox.mode, "enforce");
+  ASSERT_THAT(read->sandbox.processes, SizeIs(2));
+  EXPECT_EQ(read->sandbox.processes[1].name, "reader nvml");
+  EXPECT_EQ(read->sandbox.processes[1].pid, 18);
+  ASSERT_THAT(read->sandbox.processes[0].layers, SizeIs(2));
+  EXPECT_TRUE(read->sandbox.processes[0].layers[0].on);
+  EXPECT_FALSE(read->sandbox.processes[0].layers[1].on);
+  EXPECT_EQ(read->sandbox.processes[0].layers[1].detail, "\"\n");
   ASSERT_THAT(read->findings, SizeIs(2));
   EXPECT_EQ(read->findings[0].kind, Finding::kBroken);
   EXPECT_EQ(read->findings[0].why, "gpu_lost: \"gone\"\n");
@@ -52,6 +65,82 @@ TEST(StatusReport, RefusesOtherJson) {
   ASSERT_TRUE(odd.ok());
   ASSERT_THAT(odd->findings, SizeIs(2));
   EXPECT_EQ(odd->findings[0].kind, Finding::kWarning) << "a kind that we do not know is not called fine";
+}
+
+std::vector<Finding::Kind> KindsOf(const SandboxReport& report) {
+  std::vector<Finding::Kind> kinds;
+  for (const Finding& finding : SandboxFindings(report, "0.2.0")) {
+    EXPECT_EQ(finding.subject, "sandbox");
+    kinds.push_back(finding.kind);
+  }
+  return kinds;
+}
+
+TEST(SandboxFindings, AreNeverAFalseAllClear) {
+  const std::vector<ConfinedProcess::Layer> all{{"system calls", true, ""}, {"no new privileges", true, ""}};
+  const SandboxReport whole{"enforce", {{"agent", 1, all}, {"launcher", 2, all}}};
+  EXPECT_THAT(KindsOf(whole), IsEmpty());
+  EXPECT_THAT(KindsOf({}), ElementsAre(Finding::kWarning)) << "an older agent reports nothing";
+  SandboxReport report = whole;
+  report.mode = "log";
+  EXPECT_THAT(KindsOf(report), ElementsAre(Finding::kWarning));
+  report.mode = "off";
+  EXPECT_THAT(KindsOf(report), ElementsAre(Finding::kWarning));
+  report = whole;
+  report.processes[0].layers.clear();
+  EXPECT_THAT(KindsOf(report), ElementsAre(Finding::kWarning)) << "enforced, and nothing is in force";
+  report = whole;
+  report.processes[0].layers.push_back({"files", false, "this kernel has no Landlock"});
+  EXPECT_THAT(KindsOf(report), ElementsAre(Finding::kNotHere));
+  for (size_t layer : {0u, 1u}) {
+    report = whole;
+    report.processes[1].layers[layer].on = false;
+    EXPECT_THAT(KindsOf(report), ElementsAre(Finding::kWarning)) << all[layer].name;
+    report.processes[0].layers[0].on = false;  // a system that has no filter has none for anyone
+    EXPECT_THAT(KindsOf(report), ElementsAre(Finding::kNotHere));
+  }
+  report = whole;
+  report.processes[1].layers.clear();
+  EXPECT_THAT(KindsOf(report), ElementsAre(Finding::kWarning)) << "a process that could not be read";
+}
+
+TEST(ReadSandbox, ReadsTheProcessesBelowThisOne) {
+  TempFolder root;
+  auto write = [&](int pid, const std::string& children, const std::string& command,
+                   const std::string& status) {
+    const std::string folder = "proc/" + std::to_string(pid);
+    std::filesystem::create_directories(root.path() + "/" + folder + "/task/" + std::to_string(pid));
+    root.Write(folder + "/task/" + std::to_string(pid) + "/children", children);
+    root.Write(folder + "/cmdline", command);
+    if (!status.empty()) root.Write(folder + "/status", status);
+  };
+  const std::string held =
+      "Name:\tx\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n";
+  write(::getpid(), "100 ", "", "");
+  write(100, "101 102 103 ", std::string("gpulens\0agent\0", 14), held);
+  write(101, "", std::string("/proc/self/exe\0reader\0nvml\0--x\0", 33), held);
+  write(102, "", std::string("/usr/bin/journalctl\0-f\0", 23),
+        "CapEff:\t000001fffeffffff\nNoNewPrivs:\t0\nSeccomp:\t0\n");
+  write(103, "", "", "");
+  const SandboxReport report =
+      ReadSandbox(SandboxMode::kEnforce, {{"files", true, "Landlock"}}, 100, root.path());
+  EXPECT_EQ(report.mode, "enforce");
+  ASSERT_THAT(report.processes, SizeIs(5));
+  EXPECT_EQ(report.processes[0].name, "agent");
+  EXPECT_EQ(report.processes[0].layers.at(0).detail, "Landlock");
+  EXPECT_EQ(report.processes[1].name, "launcher");
+  EXPECT_EQ(report.processes[2].name, "reader nvml");
+  EXPECT_EQ(report.processes[2].pid, 101);
+  for (const ConfinedProcess::Layer& layer : report.processes[2].layers) EXPECT_TRUE(layer.on) << layer.name;
+  EXPECT_THAT(report.processes[2].layers, SizeIs(3));
+  EXPECT_EQ(report.processes[3].name, "journalctl");
+  for (const ConfinedProcess::Layer& layer : report.processes[3].layers) EXPECT_FALSE(layer.on) << layer.name;
+  EXPECT_THAT(report.processes[3].layers.at(1).detail, HasSubstr("CAP_CHOWN"));
+  EXPECT_THAT(report.processes[4].layers, IsEmpty());
+  for (const ConfinedProcess& process : ReadSandbox(SandboxMode::kLog, {}, 100, root.path()).processes) {
+    for (const ConfinedProcess::Layer& layer : process.layers)
+      EXPECT_FALSE(layer.on && layer.name == "system calls") << "what is only logged is not refused";
+  }
 }
 
 CollectorState State(const char* name, bool up, Status last, bool worked = false) {

@@ -11,6 +11,7 @@
 #include "agent/plugin_tables.h"
 #include "agent/targets/found_targets.h"
 #include "base/files.h"
+#include "base/sandbox/launcher.h"
 #include "base/version.h"
 #include "catalog/gpu.h"
 #include "catalog/ledger.h"
@@ -349,6 +350,11 @@ StatusReport AgentWatch::Report(const Config& config, Env& env, const Pipeline& 
   report.simulated = env.demo;
   report.sinks = SinkQueuesOf(config).sinks;
   report.findings = Findings(config, env, pipeline);
+  if (env.stats) {
+    report.sandbox = ReadSandbox(env.stats->sandbox_mode, env.stats->sandbox, LauncherPid(), "");
+    for (Finding& finding : SandboxFindings(report.sandbox, report.version))
+      report.findings.push_back(std::move(finding));
+  }
   return report;
 }
 

@@ -56,7 +56,9 @@ std::string StatusJson(const StatusReport& report) {
     if (out.back() != '[') out += ',';
     AppendJsonString(out, sink);
   }
-  out += "],\"findings\":[";
+  out += "],\"sandbox\":";
+  AppendSandboxJson(out, report.sandbox);
+  out += ",\"findings\":[";
   for (const Finding& finding : report.findings) {
     if (out.back() != '[') out += ',';
     AppendFindingJson(out, finding);
@@ -75,6 +77,7 @@ Result<StatusReport> ParseStatus(std::string_view json) {
   report.simulated = document.Truth("/simulated").value_or(false);
   for (size_t i = 0, sinks = std::min(document.Size("/sinks"), kMostFindings); i < sinks; ++i)
     report.sinks.push_back(document.Text("/sinks/" + std::to_string(i)).value_or(""));
+  report.sandbox = ParseSandbox(document);
   size_t count = std::min(document.Size("/findings"), kMostFindings);
   for (size_t i = 0; i < count; ++i) {
     std::string at = "/findings/" + std::to_string(i) + "/";

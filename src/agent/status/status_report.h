@@ -10,6 +10,7 @@
 
 #include <gpulens/status.h>
 
+#include "agent/status/sandbox_report.h"
 #include "base/clock.h"
 #include "net/message/address.h"
 #include "plugins/config.h"
@@ -24,6 +25,7 @@ struct StatusReport {
   std::string state_dir;  // empty: it keeps nothing
   bool simulated = false;
   std::vector<std::string> sinks;  // configured ones that have queues; an agent of 0.1.0 reports none
+  SandboxReport sandbox;
   std::vector<Finding> findings;
 };
 

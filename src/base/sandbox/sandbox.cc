@@ -223,7 +223,8 @@ constexpr const char* kAgentCalls[] = {
     // Time.
     "clock_gettime", "clock_getres", "clock_nanosleep", "nanosleep", "gettimeofday", "time", "timerfd_create",
     "timerfd_settime", "timerfd_gettime", "restart_syscall",
-    "adjtimex",  // the state of the clock; without CAP_SYS_TIME it is only read
+    // The state of the clock; without CAP_SYS_TIME it is only read. The C library takes the second.
+    "adjtimex", "clock_adjtime",
     // Waiting and signals.
     "epoll_create", "epoll_create1", "epoll_ctl", "epoll_wait", "epoll_pwait", "epoll_pwait2", "poll",
     "ppoll", "select", "pselect6", "eventfd", "eventfd2", "signalfd", "signalfd4", "rt_sigaction",

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/result.h"
 #include "catalog/self.h"
@@ -119,6 +120,8 @@ class SelfCollector final : public Collector {
     fds_limit_ = table.Declare(kProcessUnixFileDescriptorLimit, none);
     start_time_ = table.Declare(kProcessStartTime, none);
     if (!env_.stats) return;
+    for (const SandboxLayer& layer : env_.stats->sandbox)
+      sandbox_.push_back(table.Declare(kSelfSandboxActive, none, {{"layer", layer.name}}));
     reload_ok_ = table.Declare(kSelfConfigLastReloadSuccess, none);
     reload_time_ = table.Declare(kSelfConfigLastReloadTime, none);
     constexpr std::string_view kResults[] = {"applied", "rejected", "unchanged"};
@@ -158,6 +161,7 @@ class SelfCollector final : public Collector {
   }
 
   void CollectStats(const AgentStats& stats, FrameWriter& out) {
+    for (size_t i = 0; i < sandbox_.size(); ++i) out.Set(sandbox_[i], stats.sandbox[i].on ? 1 : 0);
     out.Set(reloads_[0], stats.reloads_applied.load());
     out.Set(reloads_[1], stats.reloads_rejected.load());
     out.Set(reloads_[2], stats.reloads_unchanged.load());
@@ -184,6 +188,7 @@ class SelfCollector final : public Collector {
   Series start_time_, overhead_, cpu_time_, resident_, virtual_, fds_, fds_limit_, reload_ok_, reload_time_,
       reloads_[3];
   Series page_losses_[kPageDropReasons];
+  std::vector<Series> sandbox_;  // of each layer
   Server http_, websocket_;
 };
 
@@ -203,6 +208,7 @@ constexpr const MetricDesc* kMetrics[] = {&kSelfProcessCpuTime,
                                           &kProcessUnixFileDescriptorCount,
                                           &kProcessUnixFileDescriptorLimit,
                                           &kProcessStartTime,
+                                          &kSelfSandboxActive,
                                           &kSelfConfigReloads,
                                           &kSelfConfigLastReloadSuccess,
                                           &kSelfConfigLastReloadTime,

@@ -78,6 +78,16 @@ TEST_F(SelfCollectorTest, ReportsReloadsAndServers) {
   EXPECT_EQ(Value(kSelfHttpConnections, "listener", "websocket"), -1);
 }
 
+TEST_F(SelfCollectorTest, ReportsWhatConfinesTheAgent) {
+  AgentStats stats;
+  stats.sandbox = {{"files", true, ""}, {"system calls", false, "this kernel has no filters"}};
+  Env env;
+  env.stats = &stats;
+  Collect(env);
+  EXPECT_EQ(Value(kSelfSandboxActive, "layer", "files"), 1);
+  EXPECT_EQ(Value(kSelfSandboxActive, "layer", "system calls"), 0);
+}
+
 TEST_F(SelfCollectorTest, FollowsReaderProcesses) {
   AgentStats stats;
   Env env;
