@@ -50,7 +50,7 @@ class ProcessFilesTest : public ::testing::Test {
   }
 };
 
-TEST_F(ProcessFilesTest, WhatMayBeReadIsNotAskedFor) {
+TEST_F(ProcessFilesTest, WhatMayBeReadNeedsNoOpener) {
   testing::TempFolder folder;
   const std::string path = folder.Write("environ", "A=1");
   FakeOpener opener("A=2");
@@ -62,7 +62,7 @@ TEST_F(ProcessFilesTest, WhatMayBeReadIsNotAskedFor) {
   EXPECT_EQ(opener.questions, "");
 }
 
-TEST_F(ProcessFilesTest, TheOpenerIsAskedWhereThisProcessIsRefused) {
+TEST_F(ProcessFilesTest, TheOpenerIsQueriedWhereThisProcessIsRefused) {
   testing::TempFolder folder;
   const std::string path = folder.Write("environ", "A=1");
   Refused(folder, [&] {

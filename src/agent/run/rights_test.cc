@@ -250,7 +250,7 @@ void PlacesOf(std::span<const OptionSpec> options, const std::string& prefix, st
   }
 }
 
-// A plugin with an option that names a file, a folder or a program has the hook, or stands here with a
+// A plugin with an option that names a file, a folder or a program has the hook, or is listed here with a
 // reason.
 TEST(RightsOfPlugins, AnOptionThatNamesAPlaceHasAHook) {
   const std::map<std::string, std::string> kNone = {

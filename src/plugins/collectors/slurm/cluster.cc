@@ -559,7 +559,7 @@ std::string SinfoOf(const Options& options) {
   return folder.empty() ? "sinfo" : folder + "/sinfo";
 }
 
-// Create asks for the same in an agent, which alone is confined.
+// As Create decides in an agent, which alone is confined.
 void NeededRights(const Config& config, const Env&, Rights& out) {
   const Options options(config);
   if (!options.Bool("watch_cluster")) return;
