@@ -37,7 +37,7 @@ class Rights(unittest.TestCase):
             self.assertEqual(answer.status, 500)
             self.assertIn(f"it needs to write {second.parent}, which it may not since it started: restart the agent", answer.text.decode())
             self.assertIn("kept the old configuration", agent.log_text())
-            self.assertEqual(value(agent.page(), "gpulens_config_last_reload_success"), 0)
+            wait_until(lambda: value(agent.page(), "gpulens_config_last_reload_success") == 0, what="the count of the refusal")
             before = lines_of(first)
             wait_until(lambda: lines_of(first) > before, what="more readings in the old file")
             self.assertFalse(second.exists())
@@ -60,13 +60,13 @@ class Rights(unittest.TestCase):
         targets = self.folder / "targets.json"
         targets.write_text("[]")
         port, far = free_port(), free_port()
-        config = self.config("first") + (
+        config = self.config("first").replace(
+            "sinks: {", f"sinks: {{otlp: {{endpoint: 'http://127.0.0.1:{far}', queue: {{dir: {self.folder}/queue}}}}, ") + (
             f"control: {{socket: {self.folder}/run/gpulens.sock}}\n"
             f"collectors: {{nvidia: {{library: simulated}}, amd: {{library: simulated}}, gaudi: {{hl_smi_path: {HL_SMI}, interval: 1s}}, "
             f"kernel_log: {{source: file, path: {log}}}, programs: {{socket: {self.folder}/run/otlp.sock}}}}\n"
             f"discovery: {{file_sd: {{files: ['{targets}']}}, local: {{enabled: true}}}}\n"
-            f"receivers: {{otlp: {{http: {{listen: ['127.0.0.1:{port}']}}, grpc: {{listen: []}}}}}}\n").replace(
-                "sinks: {", f"sinks: {{otlp: {{endpoint: 'http://127.0.0.1:{far}', queue: {{dir: {self.folder}/queue}}}}, ")
+            f"receivers: {{otlp: {{http: {{listen: ['127.0.0.1:{port}']}}, grpc: {{listen: []}}}}}}\n")
         with Agent(config=config) as agent:
             up = {name: lambda name=name: value(agent.page(), "gpulens_collector_up", collector=name) == 1
                   for name in ("nvidia", "amd", "gaudi", "host", "kernel_log", "programs", "self")}
