@@ -16,6 +16,8 @@
 #include "base/parse.h"
 #include "base/text.h"
 #include "net/message/address.h"
+#include "pipeline/delivery/delivery.h"
+#include "scrape/page_process.h"
 
 namespace gpulens {
 namespace {
@@ -86,8 +88,12 @@ void AddPlugins(const Config& config, const Env& env, Rights& out) {
     AddListeners(setup.config, out);
     if (!setup.spec->network) continue;
     const Config& queue = setup.config.Group("queue");
-    if (const std::string& folder = queue.Text("dir"); !folder.empty() && queue.Text("storage") == "disk")
-      out.folders.push_back(folder);
+    const std::string& folder = queue.Text("dir");
+    if (folder.empty() || queue.Text("storage") != "disk") continue;
+    out.folders.push_back(folder);
+    // What receivers take in waits next to it.
+    if (!plan.receivers.empty() && setup.spec->takes_received)
+      out.folders.push_back(FolderOfFile(folder) + "/" + std::string(Delivery::kReceivedLog));
   }
   for (const auto& setup : plan.receivers) AddListeners(setup.config, out);
 }
@@ -179,6 +185,8 @@ Rights RightsOf(const Config& config, const Env& env) {
   AddControlSocket(config, out);
   for (const char* group : {"http", "websocket"}) AddListeners(config.Group(group), out);
   AddPlugins(config, env, out);
+  // Of a target with `isolate`, which a discovery may find later. It has fewer rights than the agent.
+  out.programs.push_back(PageReaderRule());
   AddCapabilities(out);
   Clean(out);
   return out;

@@ -13,6 +13,7 @@
 #include "base/files.h"
 #include "base/testing/temp_folder.h"
 #include "config/loader.h"
+#include "scrape/page_process.h"
 
 namespace gpulens {
 namespace {
@@ -40,7 +41,12 @@ class RightsTest : public ::testing::Test {
   Rights Of(const std::string& text) {
     Env env;
     env.state_dir = "/var/lib/test";
-    return RightsOf(Parse(text), env);
+    Rights rights = RightsOf(Parse(text), env);
+    // Every agent may start the reader process of an isolated page.
+    const auto page = std::ranges::find(rights.programs, PageReaderRule());
+    EXPECT_NE(page, rights.programs.end());
+    if (page != rights.programs.end()) rights.programs.erase(page);
+    return rights;
   }
   // With one line of the quiet configuration replaced.
   static std::string With(std::string_view from, std::string_view to) {
@@ -60,6 +66,7 @@ class RightsTest : public ::testing::Test {
 
 using Texts = std::vector<std::string>;
 
+// The paths of programs.
 std::vector<std::string> Paths(const Rights& rights) {
   std::vector<std::string> out;
   for (const ProgramRule& rule : rights.programs) out.push_back(rule.path);
@@ -96,6 +103,9 @@ TEST_F(RightsTest, FoldersFollowFromTheConfiguration) {
       {And("sinks: {file: {path: /var/lib/test/x.jsonl}}"), {}},
       {And("sinks: {otlp: {endpoint: 'http://127.0.0.1:1', queue: {dir: /srv/queue}}}"), {"/srv/queue"}},
       {And("sinks: {otlp: {endpoint: 'http://127.0.0.1:1', queue: {dir: /srv/queue, storage: memory}}}"), {}},
+      {And("sinks: {otlp: {endpoint: 'http://127.0.0.1:1', queue: {dir: /srv/q/own}}}\n"
+           "receivers: {otlp: {enabled: true}}"),
+       {"/srv/q/own", "/srv/q/received"}},
       {And("sinks: {otlp: {endpoint: 'http://127.0.0.1:1'}}"), {}},
       {And("http: {listen: ['unix:/run/web/page.sock']}"), {"/run/web"}},
       {And("sinks: {otlp: {endpoint: 'http://127.0.0.1:1'}}\nreceivers: {otlp: {http: {listen: "
