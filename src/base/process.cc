@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "base/files.h"
@@ -300,6 +301,13 @@ Result<std::string> FindProgram(const std::string& name) {
   }
   if (forbidden) return Status{Code::kPermissionDenied, name + " cannot be executed by this user"};
   return Status{Code::kUnavailable, "there is no program " + name};
+}
+
+Result<std::string> ResolveProgram(const std::string& name) {
+  ASSIGN_OR_RETURN(const std::string found, FindProgram(name));
+  const std::unique_ptr<char, decltype(&std::free)> path(::realpath(found.c_str(), nullptr), &std::free);
+  if (!path) return ErrnoStatus("find " + found, errno);
+  return std::string(path.get());
 }
 
 Result<SharedLibrary> OpenSharedLibrary(std::span<const std::string> paths) {

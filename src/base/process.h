@@ -100,6 +100,8 @@ RunResult RunBounded(const RunOptions& options, const Clock& clock);
 // The path of a program: `name` itself if it has a slash, else in PATH. kUnavailable, or kPermissionDenied
 // when it exists but may not be run.
 Result<std::string> FindProgram(const std::string& name);
+// The same as an absolute path without symbolic links: what a link points to later is not run.
+Result<std::string> ResolveProgram(const std::string& name);
 
 struct SharedLibrary {
   void* handle = nullptr;  // for dlsym; never closed

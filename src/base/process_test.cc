@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/files.h"
+#include "base/testing/temp_folder.h"
 
 namespace gpulens {
 namespace {
@@ -142,6 +143,16 @@ TEST(ChildProcess, DiesWithTheThreadThatStartedIt) {
     EXPECT_EQ(::poll(&ready, 1, kDeadlineMs), 1);
   }).join();
   EXPECT_EQ(DescribeWaitStatus(Wait(child)), "killed by signal 9 (Killed)");
+}
+
+TEST(ResolveProgram, NamesTheFileItself) {
+  testing::TempFolder folder;
+  const std::string program = folder.WriteProgram("real", ""), link = folder.path() + "/link";
+  ASSERT_EQ(::symlink("real", link.c_str()), 0);
+  const auto found = ResolveProgram(link);
+  ASSERT_TRUE(found.ok()) << found.error().detail;
+  EXPECT_TRUE(found->starts_with('/') && found->ends_with("/real")) << *found;
+  EXPECT_EQ(ResolveProgram(folder.path() + "/none").status().code, Code::kUnavailable);
 }
 
 TEST(SocketPair, KeepsMessagesApartAndDoesNotBlock) {

@@ -18,6 +18,7 @@
 #include "core/frame.h"
 #include "core/frame_writer.h"
 #include "plugins/config.h"
+#include "plugins/rights.h"
 
 namespace gpulens {
 
@@ -140,6 +141,11 @@ struct Finding {
   std::string remedy;   // command line, or empty
 };
 
+// Adds what the plugin needs with this configuration; its env has `root`, `state_dir` and `demo` alone. What
+// is in the state folder, sockets that listen, and the queue of a sink need none. Starts nothing, makes
+// nothing.
+using RightsHook = void (*)(const Config& config, const Env& env, Rights& out);
+
 struct CollectorSpec {
   std::string_view name, help;
   Duration period{};  // default of `interval`
@@ -155,6 +161,7 @@ struct CollectorSpec {
   // complete configuration.
   std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;
   ConfigCheck check = nullptr;  // with per_target, for one target
+  RightsHook rights = nullptr;
 };
 
 struct AnalyzerSpec {
@@ -184,6 +191,7 @@ struct EnricherSpec {
   // kUnavailable when its source is not on this machine; it is tried again later.
   Result<std::unique_ptr<Enricher>> (*create)(const Config& config, Env& env) = nullptr;
   std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;
+  RightsHook rights = nullptr;
 };
 
 struct SinkSpec {
@@ -199,6 +207,7 @@ struct SinkSpec {
   const NetworkSink* network = nullptr;  // of a sink that sends over a network, instead of `create`
   // The group of the root options that configures it, instead of sinks.NAME; it is on while it listens.
   std::string_view root_key = {};
+  RightsHook rights = nullptr;
 };
 
 }  // namespace gpulens

@@ -13,7 +13,6 @@ struct Rights {
   // Folders in which files and sockets are made. One that does not exist is made before the agent is
   // confined.
   std::vector<std::string> folders;
-  std::vector<std::string> files;    // written, but neither made nor renamed: /dev/stdout
   std::vector<std::string> devices;  // device files that are opened for reading: /dev/kmsg
   std::vector<ProgramRule> programs;
   std::vector<int> capabilities;  // CAP_…, kept where the agent has them

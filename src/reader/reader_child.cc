@@ -35,6 +35,35 @@ constexpr int64_t kTimeoutNs = 1'000'000'000;  // A process that was killed ends
 
 }  // namespace
 
+std::vector<std::string> ReaderVariables() {
+  return {
+      "LD_LIBRARY_PATH",  // where the library and what it needs are found: Nix, Jetson, /opt/rocm/lib
+      "NVIDIA_",
+      "CUDA_",  // of containers: the driver's parts that are mounted, the devices that are shown
+      "ROCM_",
+      "ROCR_",
+      "HSA_",
+      "HIP_",  // the same of ROCm; ROCM_PATH is where it looks for its other libraries
+      "AMDSMI_",
+      "RSMI_",          // what AMD SMI and the library below it read: their log, and how they lock
+      "GPULENS_FAKE_",  // files that simulated devices follow
+  };
+}
+
+ProgramRule ReaderRule(const SourceOptions& options) {
+  ProgramRule rule{.path = options.program, .arguments = options.arguments};
+  rule.arguments.push_back("--simulated");
+  if (!options.library_path.empty()) rule.arguments.push_back("--library=" + options.library_path);
+  if (!options.device_folder.empty()) rule.arguments.push_back("--device-folder=" + options.device_folder);
+  if (!options.build_id.empty()) rule.arguments.push_back("--build-id=" + options.build_id);
+  // "--details=" and "--events=" are those of the source of NVML.
+  rule.prefixes = {"--socket-fd=", "--page-fd=", "--interval-ns=", "--medium-ns=", "--slow-ns=",
+                   "--leave-out=", "--watch=",   "--details=",     "--events="};
+  rule.variables = ReaderVariables();
+  rule.confines_itself = true;
+  return rule;
+}
+
 Status ReaderLink::Start(const SourceOptions& options, const StartOptions& how) {
   Close();
   ASSIGN_OR_RETURN(SocketPair ends, MakeSocketPair());

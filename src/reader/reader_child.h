@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/process.h"
+#include "base/sandbox/launcher.h"
 #include "reader/call_page.h"
 
 namespace gpulens::reader {
@@ -38,6 +39,12 @@ struct SourceOptions {
   Duration retry_lost = std::chrono::seconds(60);
   std::string device_folder;  // Empty: the kernel driver's. See ReaderProcessOptions.
 };
+
+// What lets the launcher start this reader process, with any periods, devices left out and simulated devices.
+// The library and the folder of devices are as in the options.
+ProgramRule ReaderRule(const SourceOptions& options);
+// Variables that vendor libraries and simulated ones read, for the rule of any process that opens them.
+std::vector<std::string> ReaderVariables();
 
 // A running reader process: the child, its socket, its call page. Used by one thread.
 class ReaderLink {

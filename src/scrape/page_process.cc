@@ -67,6 +67,13 @@ Result<ChildProcess> StartPageReader(int socket, const ExpositionLimits& limits)
 
 }  // namespace
 
+ProgramRule PageReaderRule() {
+  ProgramRule rule{.path = ChildProcess::Options().program, .arguments = {"reader", "page"}};
+  rule.prefixes = {"--socket-fd=", "--max-body=", "--max-samples="};
+  rule.confines_itself = true;
+  return rule;
+}
+
 void FreeLarge(std::string& buffer) {
   if (buffer.capacity() > kKeptRoom) std::string().swap(buffer);
 }

@@ -16,6 +16,7 @@
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "base/process.h"
+#include "base/sandbox/launcher.h"
 #include "plugins/plugin.h"
 #include "reader/reader_child.h"
 #include "reader/vendor.h"
@@ -25,6 +26,9 @@ namespace gpulens {
 
 // Frees a buffer that is too large to be kept between pages.
 void FreeLarge(std::string& buffer);
+
+// What lets the launcher start the process, for any target.
+ProgramRule PageReaderRule();
 
 // The agent's side. Starts the process, sends it one answer at a time, kills it when it does not reply in
 // time, and starts it again: at once after a first failure, then with back-off until a reply is valid.

@@ -20,6 +20,7 @@
 #include <cstring>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string_view>
 
 #include "agent/api/api.h"
@@ -283,7 +284,7 @@ struct LoadedAgent {
   std::string file;  // of the configuration; empty: none
   Config config;
   std::string state_dir;
-  Rights granted;
+  std::optional<Rights> granted;  // nullopt: it is not confined
   SandboxMode sandbox_mode = SandboxMode::kEnforce;
   std::vector<SandboxLayer> sandbox;
 };
@@ -328,7 +329,7 @@ class Agent {
   const Instant started_;
   const std::string file_;
   Config config_;
-  const Rights granted_;
+  const std::optional<Rights> granted_;  // when it started; nullopt: it is not confined
   IoLoop io_;
   // A job for each target, when all are due at once.
   Workers workers_{2, 8192};
@@ -536,6 +537,11 @@ Status Agent::ReloadNow() {
     return Ok();
   }
   RETURN_IF_ERROR(Refuse(outcome.config));
+  if (granted_) {
+    const std::string missing =
+        MissingRights(*granted_, RightsOf(config_, env_), RightsOf(outcome.config, env_));
+    if (!missing.empty()) return {Code::kPermissionDenied, missing};
+  }
   RETURN_IF_ERROR(listen_addresses_->Follow(outcome.config));
   RETURN_IF_ERROR(discoveries_->Apply(outcome.config));
   RETURN_IF_ERROR(pipeline_->Apply(Plan(outcome.config)));
@@ -676,24 +682,21 @@ void MakeFolders(const std::vector<std::string>& folders) {
 // for what it starts.
 Status Confine(LoadedAgent& loaded, const Env& env) {
   const SandboxMode mode = ModeOf(loaded.config);
-  loaded.granted = RightsOf(loaded.config, env);
+  const Rights rights = RightsOf(loaded.config, env);
   SandboxPlan plan{.mode = mode, .filter = CallFilter::kAgent, .files = FileRights(), .capabilities = {}};
   if (mode == SandboxMode::kOff) {
     ::setenv(kSandboxVariable, "off", 1);  // for its reader processes
   } else {
-    MakeFolders(loaded.granted.folders);
-    RETURN_IF_ERROR(StartLauncher({.mode = mode, .programs = loaded.granted.programs, .root = env.root}));
+    MakeFolders(rights.folders);
+    RETURN_IF_ERROR(StartLauncher({.mode = mode, .programs = rights.programs, .root = env.root}));
+    loaded.granted = rights;
   }
   for (const std::string& path : AllowReadingAll(*plan.files))
     Log(LogLevel::kWarn, "agent", "does_not_answer",
         path + " does not answer; nothing there can be read until the agent is started again.");
-  auto add = [](std::vector<std::string>& to, const std::vector<std::string>& from) {
-    to.insert(to.end(), from.begin(), from.end());
-  };
-  add(plan.files->write, loaded.granted.folders);
-  add(plan.files->write, loaded.granted.files);
-  add(plan.files->devices, loaded.granted.devices);
-  plan.capabilities = loaded.granted.capabilities;
+  plan.files->write = rights.folders;
+  plan.files->devices.insert(plan.files->devices.end(), rights.devices.begin(), rights.devices.end());
+  plan.capabilities = rights.capabilities;
   loaded.sandbox_mode = mode;
   loaded.sandbox = EnterSandbox(plan);
   return Ok();

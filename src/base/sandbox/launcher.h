@@ -15,17 +15,17 @@ namespace gpulens {
 
 // A program that may be started. Arguments may come in any number and order.
 struct ProgramRule {
-  std::string path;                    // absolute, or /proc/self/exe: this program
-  std::vector<std::string> arguments;  // allowed as they are
-  // Allowed with anything behind them that has only letters, digits and ".,:;=@#%+_-" ("-" not first, no
+  std::string path = {};                    // absolute, or /proc/self/exe: this program
+  std::vector<std::string> arguments = {};  // allowed as they are
+  // Allowed with anything behind them that has only letters, digits and ".,:;=@#%+_|-" ("-" not first, no
   // slash): "--interval-ns=". An empty one allows a whole argument of that kind.
-  std::vector<std::string> prefixes;
-  std::vector<std::string>
-      variables;                     // "NAME" or "NAME_": names, or starts, of variables that it gets from us
-  std::vector<std::string> devices;  // device files that it may use
-  bool network = false;              // whether it may open sockets other than AF_UNIX
-  bool confines_itself = false;      // it is this program: it enters its own sandbox
-  bool reads_processes = false;      // it may itself request files of processes
+  std::vector<std::string> prefixes = {};
+  std::vector<std::string> variables =
+      {};  // "NAME" or "NAME_": names, or starts, of variables that it gets from us
+  std::vector<std::string> devices = {};  // device files that it may use
+  bool network = false;                   // whether it may open sockets other than AF_UNIX
+  bool confines_itself = false;           // it is this program: it enters its own sandbox
+  bool reads_processes = false;           // it may itself request files of processes
   friend bool operator==(const ProgramRule&, const ProgramRule&) = default;
 };
 

@@ -6,12 +6,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <vector>
 
 #include "base/files.h"
 #include "base/parse.h"
+#include "base/process_files.h"
 #include "net/blocking/inherited_sockets.h"
 
 namespace gpulens {
@@ -80,8 +82,8 @@ struct CloseDir {
 };
 using DirPtr = std::unique_ptr<DIR, CloseDir>;
 
-// Adds the sockets that listen on `port` as "socket:[123]", the targets of their links in /proc/PID/fd.
-void AddListening(const char* table, uint16_t port, std::vector<std::string>& links) {
+// Adds the inodes of the sockets that listen on `port`.
+void AddListening(const char* table, uint16_t port, std::vector<uint64_t>& inodes) {
   auto text = ReadFile(table, 16 << 20);
   if (!text) return;
   std::string_view rest = *text;
@@ -96,40 +98,31 @@ void AddListening(const char* table, uint16_t port, std::vector<std::string>& li
     size_t colon = fields[1].rfind(':');
     if (fields[3] != "0A" || colon == std::string_view::npos) continue;  // 0A: TCP_LISTEN
     if (ParseInt<uint16_t>(fields[1].substr(colon + 1), 16) == port) {
-      links.push_back("socket:[" + std::string(fields[9]) + "]");
+      if (const auto inode = ParseInt<uint64_t>(fields[9])) inodes.push_back(*inode);
     }
   }
 }
 
-bool HoldsOne(const std::string& fd_folder, const std::vector<std::string>& links) {
-  DirPtr folder(::opendir(fd_folder.c_str()));
-  if (!folder) return false;
-  while (const dirent* entry = ::readdir(folder.get())) {
-    char target[64];
-    ssize_t size = ::readlink((fd_folder + "/" + entry->d_name).c_str(), target, sizeof(target));
-    if (size <= 0) continue;
-    std::string_view seen(target, static_cast<size_t>(size));
-    for (const std::string& link : links) {
-      if (seen == link) return true;
-    }
-  }
-  return false;
+bool HoldsOne(const std::string& fd_folder, const std::vector<uint64_t>& inodes) {
+  constexpr size_t kMostDescriptors = 65'536;
+  const auto sockets = SocketsOfProcess(fd_folder, kMostDescriptors);
+  return sockets && std::ranges::find_first_of(*sockets, inodes) != sockets->end();
 }
 
 }  // namespace
 
 std::string FindPortOwner(const Endpoint& at) {
-  std::vector<std::string> links;
+  std::vector<uint64_t> inodes;
   if (at.family == Endpoint::Family::kUnix) return {};
-  AddListening("/proc/net/tcp", at.port, links);
-  AddListening("/proc/net/tcp6", at.port, links);
-  if (links.empty()) return {};
+  AddListening("/proc/net/tcp", at.port, inodes);
+  AddListening("/proc/net/tcp6", at.port, inodes);
+  if (inodes.empty()) return {};
   DirPtr proc(::opendir("/proc"));
   while (const dirent* entry = proc ? ::readdir(proc.get()) : nullptr) {
     std::string_view name = entry->d_name;
     if (!ParseInt<int>(name)) continue;
     std::string base = "/proc/" + std::string(name);
-    if (!HoldsOne(base + "/fd", links)) continue;
+    if (!HoldsOne(base + "/fd", inodes)) continue;
     auto command = ReadFile(base + "/comm");
     return (command ? std::string(Trim(*command)) : "a process") + " (pid " + std::string(name) + ")";
   }

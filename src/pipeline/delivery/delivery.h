@@ -43,6 +43,9 @@ struct DeliveryStats : RequestSender::Stats {
 // Thread-safe; Apply by one thread at a time.
 class Delivery final : public OtlpForward {
  public:
+  // Name of the folder in which received data waits, next to those of sinks.
+  static constexpr std::string_view kReceivedLog = "received";
+
   struct SinkSetup {
     std::string name;  // "otlp/b"
     const SinkSpec* spec = nullptr;
@@ -102,7 +105,6 @@ class Delivery final : public OtlpForward {
   void Forward(const ReceivedOtlp& received, Done done) override;
 
  private:
-  static constexpr std::string_view kReceivedLog = "received";
   struct Destination;
   struct OpenLog {
     std::shared_ptr<RequestLog> log;

@@ -5,6 +5,7 @@
 #include <span>
 #include <variant>
 
+#include "base/files.h"
 #include "base/parse.h"
 #include "base/raw_sentinel.h"
 #include "base/result.h"
@@ -268,6 +269,20 @@ std::vector<GaudiPort> ParsePorts(std::string_view text) {
   }
   std::erase_if(ports, [](const GaudiPort& port) { return !port.received && !port.transmitted; });
   return ports;
+}
+
+ProgramRule RuleOfHlSmi(std::string program) {
+  ProgramRule rule{.path = std::move(program), .arguments = {"-Q", "-f", "csv", "-n", "stats", "-i"}};
+  for (std::string_view fields : {kFullFields, kLeastFields, kRowFields}) rule.arguments.emplace_back(fields);
+  // A card is named by its address, as hl-smi printed it: "0000:19:00.0".
+  for (char digit : std::string_view("0123456789abcdefABCDEF")) rule.prefixes.emplace_back(1, digit);
+  rule.variables = {"HABANA_", "LD_LIBRARY_PATH", "HOME"};
+  rule.devices = {"/dev/accel"};  // since Linux 6.2; before, /dev/hl0 and /dev/hl_controlD0
+  static_cast<void>(ForEachName("/dev", [&](std::string_view name) {
+    if (name.starts_with("hl")) rule.devices.push_back("/dev/" + std::string(name));
+    return true;
+  }));
+  return rule;
 }
 
 HlSmiSource::HlSmiSource(Options options, const Clock& clock)

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/process.h"
+#include "base/sandbox/launcher.h"
 #include "base/threads.h"
 
 namespace gpulens::hl_smi {
@@ -84,6 +85,9 @@ struct GaudiReading {
   uint64_t calls = 0, calls_killed = 0;  // since the start
   size_t stuck = 0;                      // processes that were killed and are still there
 };
+
+// What lets the launcher run hl-smi, by its path, as HlSmiSource does.
+ProgramRule RuleOfHlSmi(std::string program);
 
 // Thread-safe. The destructor gives a run up at once, kills its process and joins the thread; it never waits
 // for a process that is stuck in the kernel.

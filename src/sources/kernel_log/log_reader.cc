@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <iterator>
 
 #include "base/fd.h"
 #include "base/files.h"
@@ -166,6 +167,10 @@ class FollowedFile final : public LineReader {
 constexpr Duration kFirstPause = std::chrono::seconds(5);
 constexpr Duration kLongestPause = std::chrono::minutes(5);
 
+constexpr const char* kJournalArguments[] = {"--dmesg", "--follow", "--quiet", "--no-pager",
+                                             "--output=short-unix"};
+constexpr const char *kFromBoot = "--boot=0", *kFromNow = "--lines=0";
+
 class JournalReader final : public LineReader {
  public:
   JournalReader(std::string program, LogStart from) : program_(std::move(program)), from_(from) {}
@@ -178,12 +183,8 @@ class JournalReader final : public LineReader {
     UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
     ChildProcess::Options options;
     options.program = program_;
-    options.arguments = {"--dmesg",
-                         "--follow",
-                         "--quiet",
-                         "--no-pager",
-                         "--output=short-unix",
-                         from_ == LogStart::kBoot ? "--boot=0" : "--lines=0"};
+    options.arguments.assign(std::begin(kJournalArguments), std::end(kJournalArguments));
+    options.arguments.push_back(from_ == LogStart::kBoot ? kFromBoot : kFromNow);
     options.pass_fds = {{null.get(), 0}, {theirs.get(), 1}, {null.get(), 2}};
     ASSIGN_OR_RETURN(child_, ChildProcess::Start(options));
     from_ = LogStart::kNow;  // a restarted one does not repeat old messages
@@ -258,6 +259,12 @@ Result<std::unique_ptr<LogReader>> FollowFile(const std::string& path, LogStart 
   auto file = std::make_unique<FollowedFile>(path, from);
   RETURN_IF_ERROR(file->Open());
   return std::unique_ptr<LogReader>(std::move(file));
+}
+
+ProgramRule RuleOfJournalctl(std::string program) {
+  ProgramRule rule{.path = std::move(program), .arguments = {kFromBoot, kFromNow}};
+  rule.arguments.insert(rule.arguments.end(), std::begin(kJournalArguments), std::end(kJournalArguments));
+  return rule;
 }
 
 Result<std::unique_ptr<LogReader>> RunJournalctl(const std::string& program, LogStart from, Instant now) {

@@ -10,6 +10,7 @@
 #include <gpulens/status.h>
 
 #include "base/clock.h"
+#include "base/sandbox/launcher.h"
 
 namespace gpulens::kernel_log {
 
@@ -81,6 +82,8 @@ Result<std::unique_ptr<LogReader>> OpenKmsg(const std::string& path, LogStart fr
 // Follows a file that grows, is rotated (moved away and created again) or truncated. Bytes of a half written
 // line wait for its end. kUnavailable while there is no such file.
 Result<std::unique_ptr<LogReader>> FollowFile(const std::string& path, LogStart from);
+// What lets the launcher run journalctl, by its path, as RunJournalctl does.
+ProgramRule RuleOfJournalctl(std::string program);
 // Runs `program` (journalctl) and reads its output; when it ends it is restarted with back-off.
 Result<std::unique_ptr<LogReader>> RunJournalctl(const std::string& program, LogStart from, Instant now);
 

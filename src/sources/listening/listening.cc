@@ -1,7 +1,6 @@
 #include "sources/listening/listening.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +8,7 @@
 
 #include "base/files.h"
 #include "base/parse.h"
+#include "base/process_files.h"
 
 namespace gpulens::listening {
 namespace {
@@ -59,16 +59,11 @@ std::vector<int> AllPids(const std::string& root) {
   return pids;
 }
 
-// "socket:[123]" or "net:[123]": the number.
-std::optional<uint64_t> LinkNumber(const std::string& path, std::string_view kind) {
-  char target[64];
-  ssize_t size = ::readlink(path.c_str(), target, sizeof target);
-  if (size <= 0) return std::nullopt;
-  std::string_view text(target, static_cast<size_t>(size));
-  if (!text.starts_with(kind) || !text.ends_with(']')) return std::nullopt;
-  text.remove_prefix(kind.size());
-  if (!text.starts_with(":[")) return std::nullopt;
-  return ParseInt<uint64_t>(text.substr(2, text.size() - 3));
+// "net:[123]": the number.
+std::optional<uint64_t> NumberOfNamespace(std::string_view text) {
+  constexpr std::string_view kStart = "net:[";
+  if (!text.starts_with(kStart) || !text.ends_with(']')) return std::nullopt;
+  return ParseInt<uint64_t>(text.substr(kStart.size(), text.size() - kStart.size() - 1));
 }
 
 // Field 22 of /proc/PID/stat; the name in parentheses may hold anything.
@@ -139,7 +134,8 @@ std::vector<Endpoint> LocalAddresses(std::string_view fib_trie) {
 }
 
 uint64_t NetNamespace(const std::string& root, const std::string& who) {
-  return LinkNumber(ProcPath(root, who + "/ns/net"), "net").value_or(0);
+  const Result<std::string> target = ReadProcessLink(ProcPath(root, who + "/ns/net"));
+  return target ? NumberOfNamespace(*target).value_or(0) : 0;
 }
 
 std::optional<ListedProcess> ReadProcess(const std::string& root, int pid) {
@@ -173,18 +169,15 @@ std::vector<SocketHolder> FindHolders(const std::string& root, const std::vector
   std::sort(left.begin(), left.end());
   for (int pid : pids.empty() ? AllPids(root) : pids) {
     if (left.empty()) break;
-    std::string folder = ProcPath(root, std::to_string(pid) + "/fd/");
-    size_t count = 0;
-    Status read = ForEachName(folder, [&](std::string_view name) {
-      auto inode = LinkNumber(folder + std::string(name), "socket");
-      auto found = inode ? std::ranges::lower_bound(left, *inode) : left.end();
-      if (found != left.end() && *found == *inode) {
-        out.push_back({*inode, pid});
-        left.erase(found);
-      }
-      return ++count < kMaxDescriptors;
-    });
-    hidden += !read;
+    const auto sockets = SocketsOfProcess(ProcPath(root, std::to_string(pid) + "/fd"), kMaxDescriptors);
+    hidden += !sockets;
+    if (!sockets) continue;
+    for (uint64_t inode : *sockets) {
+      auto found = std::ranges::lower_bound(left, inode);
+      if (found == left.end() || *found != inode) continue;
+      out.push_back({inode, pid});
+      left.erase(found);
+    }
   }
   return out;
 }

@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "base/parse.h"
+#include "base/process_files.h"
 #include "sources/slurm/parse/words.h"
 
 namespace gpulens::slurm {
@@ -127,8 +128,7 @@ std::optional<ProcessJob> JobOfProcess(const std::string& root, int64_t pid) {
   std::string text;
   std::optional<ProcessJob> by_cgroup, by_environment;
   if (ReadFile((folder + "/cgroup").c_str(), text, kMostCgroup)) by_cgroup = JobOfCgroup(text);
-  if (ReadFile((folder + "/environ").c_str(), text, kMostEnvironment))
-    by_environment = JobOfEnvironment(text);
+  if (ReadProcessFile(folder + "/environ", text, kMostEnvironment)) by_environment = JobOfEnvironment(text);
   if (!by_cgroup) return by_environment;
   if (by_environment && by_environment->job == by_cgroup->job) by_cgroup->facts = by_environment->facts;
   return by_cgroup;

@@ -9,9 +9,16 @@
 #include "base/result.h"
 
 namespace gpulens::slurm {
+namespace {
+
+Result<std::string> PathOf(const std::string& folder, const std::string& program) {
+  return ResolveProgram(folder.empty() ? program : folder + "/" + program);
+}
+
+}  // namespace
 
 Result<std::string> SlurmPrograms::Find(const std::string& program) const {
-  return FindProgram(options_.folder.empty() ? program : options_.folder + "/" + program);
+  return PathOf(options_.folder, program);
 }
 
 Result<std::string> SlurmPrograms::Run(const std::string& program, std::vector<std::string> arguments,
@@ -30,6 +37,21 @@ Result<std::string> SlurmPrograms::Run(const std::string& program, std::vector<s
   result.status.detail = program + " " + result.status.detail;
   return std::move(result.status);
 }
+
+void AllowProgram(const std::string& folder, const std::string& program, std::vector<std::string> arguments,
+                  std::vector<std::string> prefixes, std::vector<ProgramRule>& out) {
+  const Result<std::string> path = PathOf(folder, program);
+  if (!path) return;
+  // They talk to the controller and, by a socket, to munge. SLURM_CONF names the configuration, and sites
+  // keep Slurm's libraries apart.
+  out.push_back({.path = *path,
+                 .arguments = std::move(arguments),
+                 .prefixes = std::move(prefixes),
+                 .variables = {"SLURM_", "HOME", "USER", "LD_LIBRARY_PATH"},
+                 .network = true});
+}
+
+std::vector<std::string> Digits() { return {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}; }
 
 std::string MakeDelimiter() {
   constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";

@@ -9,6 +9,7 @@
 #include <gpulens/status.h>
 
 #include "base/clock.h"
+#include "base/sandbox/launcher.h"
 
 namespace gpulens::slurm {
 
@@ -36,6 +37,13 @@ class SlurmPrograms {
   const Options options_;
   const Clock& clock_;
 };
+
+// Lets a program of Slurm's be run with these: see ProgramRule. Adds nothing where it is not on this machine.
+void AllowProgram(const std::string& folder, const std::string& program, std::vector<std::string> arguments,
+                  std::vector<std::string> prefixes, std::vector<ProgramRule>& out);
+
+// What a job's number, "12" or "12_3", or a time may begin with: prefixes of AllowProgram.
+std::vector<std::string> Digits();
 
 // The beginning of every delimiter.
 inline constexpr std::string_view kDelimiterStart = "|#";

@@ -178,7 +178,7 @@ Result<RunReader> RunReader::OpenForAgent(const std::string& path, ProcessObserv
   ASSIGN_OR_RETURN(
       sqlite::Database database,
       sqlite::Database::Open(
-          {.path = path, .read_only = true, .busy_ms = 500, .longest = longest, .bound_memory = false}));
+          {.path = path, .read_only = true, .busy_ms = 500, .longest = longest, .bound_memory = false, .temp_in_memory = true}));
   return Prepare(std::move(database), observer);
 }
 

@@ -217,6 +217,7 @@ Result<Database> Database::OpenHandle(const OpenOptions& options, bool immutable
   if (options.longest.count() > 0) database.Bound(options.bound_memory);
   RETURN_IF_ERROR(database.Run("PRAGMA cache_size=-" + std::to_string(options.cache_kib) +
                                "; PRAGMA cell_size_check=ON; PRAGMA mmap_size=0"));
+  if (options.temp_in_memory) RETURN_IF_ERROR(database.Run("PRAGMA temp_store=MEMORY"));
   // The first look at the file: whether it is a database at all.
   if (auto version = database.Number("PRAGMA schema_version"); !version) return version.error();
   if (!options.read_only) {

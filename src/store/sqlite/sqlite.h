@@ -101,6 +101,9 @@ struct OpenOptions {
   // SQLite can bound only the memory of the whole process, so that is for a program that opens one file and
   // ends. The agent, which has other databases, sets false.
   bool bound_memory = true;  // where `longest` is set
+  // Large sorts and statements in memory instead of in files of the temporary folder, where the agent, which
+  // is confined, may make none.
+  bool temp_in_memory = false;
 };
 // Limits of all connections: bytes of a value and of a statement, nesting of an expression; and memory of
 // SQLite in all.

@@ -42,6 +42,10 @@ reader::SourceOptions MakeSourceOptions(const Options& options, Duration interva
   return source;
 }
 
+void NeededRights(const Config& config, const Env&, Rights& out) {
+  out.programs.push_back(reader::ReaderRule(MakeSourceOptions(config, IntervalOf(config))));
+}
+
 class AmdCollector final : public Collector {
  public:
   AmdCollector(const Options& options, Duration interval, Env& env)
@@ -194,6 +198,7 @@ const CollectorSpec amd_collector{.name = "amd",
                                   .options = kOptions,
                                   .metrics = amd::kAmdMetrics,
                                   .create = &Create,
-                                  .probe = &Probe};
+                                  .probe = &Probe,
+                                  .rights = &NeededRights};
 
 }  // namespace gpulens

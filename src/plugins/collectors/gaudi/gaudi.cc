@@ -159,14 +159,14 @@ class GaudiCollector final : public Collector {
 
 Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
   if (env.demo) return Status{Code::kUnavailable, "GPUs are simulated; no card is read"};
-  ASSIGN_OR_RETURN(std::string program, FindProgram(Options(config).Text("hl_smi_path")));
+  ASSIGN_OR_RETURN(std::string program, ResolveProgram(Options(config).Text("hl_smi_path")));
   return std::unique_ptr<Collector>(std::make_unique<GaudiCollector>(config, std::move(program), *env.clock));
 }
 
 std::vector<Finding> Probe(const Config& config, Env&) {
   Finding finding;
   finding.subject = "gaudi";
-  auto program = FindProgram(Options(config).Text("hl_smi_path"));
+  auto program = ResolveProgram(Options(config).Text("hl_smi_path"));
   if (program) {
     finding.what = *program;
     return {finding};
@@ -180,6 +180,12 @@ std::vector<Finding> Probe(const Config& config, Env&) {
         "{targets: …}}";
   }
   return {finding};
+}
+
+void NeededRights(const Config& config, const Env& env, Rights& out) {
+  if (env.demo) return;
+  const auto program = ResolveProgram(Options(config).Text("hl_smi_path"));
+  if (program) out.programs.push_back(hl_smi::RuleOfHlSmi(*program));
 }
 
 constexpr const MetricDesc* kMetrics[] = {&kGpuUtilization,
@@ -317,6 +323,7 @@ const CollectorSpec gaudi_collector{.name = "gaudi",
                                     .options = kOptions,
                                     .metrics = kMetrics,
                                     .create = &Create,
-                                    .probe = &Probe};
+                                    .probe = &Probe,
+                                    .rights = &NeededRights};
 
 }  // namespace gpulens

@@ -3,6 +3,7 @@
 #include "plugins/collectors/kernel_log/kernel_log.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "base/result.h"
 #include "catalog/events.h"
 #include "catalog/gpu.h"
@@ -83,7 +85,7 @@ std::string FirstReadable(const Env& env, const char* const (&paths)[kCount]) {
 std::string Journalctl(const Env& env) {
   if (env.root != "/") return {};
   for (const char* path : kJournalctls) {
-    if (::access(path, X_OK) == 0) return path;
+    if (auto program = ResolveProgram(path)) return *program;
   }
   return {};
 }
@@ -169,6 +171,22 @@ class KernelLog final : public Collector {
   Series lost_;
   bool watches_ = false;
 };
+
+void NeededRights(const Config& config, const Env& env, Rights& out) {
+  const Options options(config);
+  const std::string& source = options.Text("source");
+  const bool automatic = source == "auto";
+  if (automatic || source == "kmsg") {
+    const std::string& path = options.Text("path");
+    out.devices.push_back(source == "kmsg" && !path.empty() ? path : Below(env, "/dev/kmsg"));
+    // With kernel.dmesg_restrict, as Debian has it, only who has it may open the device.
+    out.capabilities.push_back(CAP_SYSLOG);
+  }
+  if (automatic || source == "journald") {
+    if (std::string program = Journalctl(env); !program.empty())
+      out.programs.push_back(kernel_log::RuleOfJournalctl(std::move(program)));
+  }
+}
 
 Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
   ASSIGN_OR_RETURN(ChosenLog log, ChooseLog(config, env));
@@ -429,6 +447,7 @@ const CollectorSpec kernel_log_collector{.name = "kernel_log",
                                          .metrics = kMetrics,
                                          .create = &Create,
                                          .probe = &Probe,
-                                         .check = &CheckLog};
+                                         .check = &CheckLog,
+                                         .rights = &NeededRights};
 
 }  // namespace gpulens

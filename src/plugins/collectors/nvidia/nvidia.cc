@@ -75,6 +75,10 @@ nvml::SourceOptions MakeSourceOptions(const Options& options, Duration interval,
   return source;
 }
 
+void NeededRights(const Config& config, const Env& env, Rights& out) {
+  out.programs.push_back(reader::ReaderRule(MakeSourceOptions(config, IntervalOf(config), env)));
+}
+
 // The configured number, else what the PCI bus showed when the collector was made: a GPU that later falls off
 // the bus still counts as expected. 0 means unknown.
 size_t ExpectedGpus(const Options& options, const Env& env) {
@@ -311,6 +315,7 @@ const CollectorSpec nvidia_collector{.name = "nvidia",
                                      .options = kOptions,
                                      .metrics = nvidia::kNvidiaMetrics,
                                      .create = &Create,
-                                     .probe = &Probe};
+                                     .probe = &Probe,
+                                     .rights = &NeededRights};
 
 }  // namespace gpulens

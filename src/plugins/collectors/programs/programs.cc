@@ -28,6 +28,7 @@
 #include "net/blocking/listening_socket.h"
 #include "net/grpc/grpc_wire.h"
 #include "plugins/reader_control.h"
+#include "reader/reader_child.h"
 #include "wire/otlp/otlp_answer.h"
 #include "wire/packing.h"
 
@@ -308,6 +309,22 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
   return std::unique_ptr<Collector>(std::make_unique<Programs>(std::move(path), config, env));
 }
 
+void NeededRights(const Config& config, const Env&, Rights& out) {
+  const std::string path = PathOf(config);
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return;
+  out.folders.push_back(path.substr(0, slash));
+  if (!Options(config).Bool("energy")) return;
+  ProgramRule reader{.path = "/proc/self/exe",
+                     .arguments = {"reader", "energy", "--simulated"},
+                     .prefixes = {"--listen-fd="},
+                     .variables = reader::ReaderVariables()};
+  reader.confines_itself = true;
+  // Which processes belong to a run is in their environment.
+  reader.reads_processes = true;
+  out.programs.push_back(std::move(reader));
+}
+
 std::vector<Finding> Probe(const Config& config, Env&) {
   const std::string path = PathOf(config);
   if (path.empty())
@@ -338,6 +355,7 @@ const CollectorSpec programs_collector{.name = "programs",
                                        .scraped = true,
                                        .create = &Create,
                                        .probe = &Probe,
-                                       .check = &Check};
+                                       .check = &Check,
+                                       .rights = &NeededRights};
 
 }  // namespace gpulens

@@ -81,6 +81,8 @@ constexpr std::string_view kQueueFields[] = {"JobID",   "State",    "UserName", 
 constexpr std::string_view kNodeFields[] = {"NodeList",  "Gres",      "GresUsed",
                                             "CPUsState", "StateLong", "PartitionName"};
 
+constexpr const char* kEndedFields = "JobIDRaw,State,Submit,Start,End,ElapsedRaw,Suspended,AllocTRES";
+
 std::string FormatOf(std::span<const std::string_view> fields, std::string_view delimiter) {
   std::string out;
   for (std::string_view field : fields)
@@ -340,11 +342,11 @@ Status ClusterReader::ReadEnded(ClusterReading& out, Instant deadline) {
   const int64_t now = clock_.Now().unix_ns / 1'000'000'000;
   const std::string delimiter = slurm::MakeDelimiter();
   const int64_t from = now - std::chrono::duration_cast<std::chrono::seconds>(window_).count();
-  Result<std::string> text = Run("sacct",
-                                 {"-a", "-X", "-P", "--delimiter=" + delimiter, "--duplicates", "--noconvert",
-                                  "-S", slurm::TimeText(from), "-E", slurm::TimeText(now), "-o",
-                                  "JobIDRaw,State,Submit,Start,End,ElapsedRaw,Suspended,AllocTRES"},
-                                 deadline);
+  Result<std::string> text =
+      Run("sacct",
+          {"-a", "-X", "-P", "--delimiter=" + delimiter, "--duplicates", "--noconvert", "-S",
+           slurm::TimeText(from), "-E", slurm::TimeText(now), "-o", kEndedFields},
+          deadline);
   if (!text) {
     no_accounting_ =
         Mentions(text.error(), "accounting storage is disabled") || text.error().code == Code::kUnavailable;
@@ -557,6 +559,27 @@ std::string SinfoOf(const Options& options) {
   return folder.empty() ? "sinfo" : folder + "/sinfo";
 }
 
+// As Create decides in an agent, which alone is confined.
+void NeededRights(const Config& config, const Env&, Rights& out) {
+  const Options options(config);
+  if (!options.Bool("watch_cluster")) return;
+  const std::string& folder = options.Text("programs");
+  const auto allow = [&](const char* program, std::vector<std::string> arguments,
+                         std::vector<std::string> prefixes) {
+    slurm::AllowProgram(folder, program, std::move(arguments), std::move(prefixes), out.programs);
+  };
+  const auto format = [](std::span<const std::string_view> fields) {
+    return std::string(fields.front()) + ":" + std::string(slurm::kDelimiterStart);
+  };
+  allow("sinfo", {"-N", "-h", "-O"}, {format(kNodeFields)});
+  allow("squeue", {"--all", "--array", "-h", "-O"}, {format(kQueueFields)});
+  allow("sdiag", {"--all", "--json"}, {});
+  std::vector<std::string> times = slurm::Digits();
+  times.push_back("--delimiter=" + std::string(slurm::kDelimiterStart));
+  allow("sacct", {"-a", "-X", "-P", "--duplicates", "--noconvert", "-S", "-E", "-o", kEndedFields},
+        std::move(times));
+}
+
 constexpr std::string_view kOneIsEnough = "cluster metrics are disabled, as one agent per cluster is enough";
 constexpr std::string_view kRemedy = "collectors: {slurm: {watch_cluster: true}}";
 
@@ -564,14 +587,14 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
   // In an agent each of a thousand nodes would query the same controller.
   if (env.stats && !Options(config).Bool("watch_cluster"))
     return Status{Code::kUnavailable, std::string(kOneIsEnough) + ": " + std::string(kRemedy)};
-  if (auto program = FindProgram(SinfoOf(config)); !program) return program.error();
+  if (auto program = ResolveProgram(SinfoOf(config)); !program) return program.error();
   return std::unique_ptr<Collector>(std::make_unique<SlurmCollector>(config, *env.clock));
 }
 
 std::vector<Finding> Probe(const Config& config, Env&) {
   Finding finding;
   finding.subject = "slurm";
-  auto program = FindProgram(SinfoOf(config));
+  auto program = ResolveProgram(SinfoOf(config));
   if (!program) {
     finding.kind =
         program.error().code == Code::kPermissionDenied ? Finding::kNoPermission : Finding::kNotHere;
@@ -597,6 +620,7 @@ const CollectorSpec slurm_collector{.name = "slurm",
                                     .options = kOptions,
                                     .metrics = kSlurmRows,
                                     .create = &Create,
-                                    .probe = &Probe};
+                                    .probe = &Probe,
+                                    .rights = &NeededRights};
 
 }  // namespace gpulens

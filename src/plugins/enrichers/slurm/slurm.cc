@@ -380,13 +380,24 @@ std::string FindSign(const Options& options, const Env& env) {
   const std::string& mapping = options.Text("job_mapping");
   if (IsFolder(mapping)) return mapping;
   const std::string& folder = options.Text("programs");
-  if (auto program = FindProgram(folder.empty() ? "scontrol" : folder + "/scontrol")) return *program;
+  if (auto program = ResolveProgram(folder.empty() ? "scontrol" : folder + "/scontrol")) return *program;
   const std::string root = env.root == "/" ? "" : env.root;
   for (const char* path :
        {"/sys/fs/cgroup/system.slice/slurmstepd.scope", "/var/spool/slurmd", "/etc/slurm"}) {
     if (IsFolder(root + path)) return root + path;
   }
   return {};
+}
+
+void NeededRights(const Config& config, const Env&, Rights& out) {
+  const Options options(config);
+  if (!options.Bool("scontrol")) return;
+  const std::string& folder = options.Text("programs");
+  slurm::AllowProgram(folder, "scontrol", {"show", "job", "-d"}, slurm::Digits(), out.programs);
+  std::vector<std::string> prefixes = slurm::Digits();
+  prefixes.push_back("JobID:" + std::string(slurm::kDelimiterStart));
+  slurm::AllowProgram(folder, "squeue", {"--all", "--array", "--noheader", "-j", "-O"}, std::move(prefixes),
+                      out.programs);
 }
 
 Result<std::unique_ptr<Enricher>> Create(const Config& config, Env& env) {
@@ -424,6 +435,7 @@ const EnricherSpec slurm_enricher{
     .timeout = seconds(5),
     .options = kOptions,
     .create = &Create,
-    .probe = &Probe};
+    .probe = &Probe,
+    .rights = &NeededRights};
 
 }  // namespace gpulens

@@ -315,6 +315,13 @@ Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
   return Open<RecordLines>(std::move(file), config, env);
 }
 
+void NeededRights(const Config& config, const Env&, Rights& out) {
+  const std::string folder = FolderOf(Options(config).Text("path"));
+  // A missing one is not made: what should be mounted there may come later.
+  struct stat info{};
+  if (::stat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) out.folders.push_back(folder);
+}
+
 }  // namespace
 
 extern const SinkSpec file_sink;
@@ -324,6 +331,7 @@ const SinkSpec file_sink{.name = "file",
                          .options = kOptions,
                          .create = &Create,
                          .check = &CheckRollups,
-                         .several = true};
+                         .several = true,
+                         .rights = &NeededRights};
 
 }  // namespace gpulens

@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "base/parse.h"
+#include "base/process_files.h"
 #include "base/result.h"
 #include "sources/host/parse/process.h"
 
@@ -125,7 +126,9 @@ bool RunFamily::Descends(uint32_t pid, uint32_t first) {
 
 // Whether the initial environment of the process has the run id. Only its own user may read it.
 bool RunFamily::Carries(uint32_t pid, std::string_view run_id) {
-  if (run_id.empty() || !Read(pid, "environ", kEnvironmentBytes)) return false;
+  if (run_id.empty()) return false;
+  path_ = root_ + "/proc/" + std::to_string(pid) + "/environ";
+  if (!ReadProcessFile(path_, text_, kEnvironmentBytes)) return false;
   for (std::string_view rest = text_; !rest.empty();) {
     const std::string_view entry = rest.substr(0, rest.find('\0'));
     if (entry.starts_with(kVariable) && entry.substr(kVariable.size()) == run_id) return true;

@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "base/parse.h"
+#include "base/process_files.h"
 #include "base/text.h"
 
 namespace gpulens::nvml {
@@ -210,7 +211,7 @@ std::string ProcessTable::OwnerOf(uint32_t uid) {
   // The users of the host are in the file that its first process sees. Our own is the host's, too, unless we
   // are in a container, where the same number may be another process.
   std::string passwd, name;
-  bool host = ReadFile((root_ + "/proc/1/root/etc/passwd").c_str(), passwd, kPasswdLimit).ok();
+  bool host = ReadProcessFile(root_ + "/proc/1/root/etc/passwd", passwd, kPasswdLimit).ok();
   if (!host && !InContainer(root_))
     host = ReadFile((root_ + "/etc/passwd").c_str(), passwd, kPasswdLimit).ok();
   if (host) name = FindUserName(passwd, uid);
