@@ -101,7 +101,8 @@ Result<std::unique_ptr<IncidentStore>> IncidentStore::OpenOnce(const Options& op
                                                                       .busy_ms = kBusyMs,
                                                                       .triggers = false,
                                                                       .longest = options.longest,
-                                                                      .bound_memory = false, .temp_in_memory = true}));
+                                                                      .bound_memory = false,
+                                                                      .temp_in_memory = true}));
   std::unique_ptr<IncidentStore> store(new IncidentStore(std::move(database), options));
   if (options.read_only) {
     // The agent that made the file is about to make its table.

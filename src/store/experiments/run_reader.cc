@@ -175,10 +175,12 @@ Result<RunReader> RunReader::Open(const std::string& path, ProcessObserver obser
 
 Result<RunReader> RunReader::OpenForAgent(const std::string& path, ProcessObserver observer,
                                           Duration longest) {
-  ASSIGN_OR_RETURN(
-      sqlite::Database database,
-      sqlite::Database::Open(
-          {.path = path, .read_only = true, .busy_ms = 500, .longest = longest, .bound_memory = false, .temp_in_memory = true}));
+  ASSIGN_OR_RETURN(sqlite::Database database, sqlite::Database::Open({.path = path,
+                                                                      .read_only = true,
+                                                                      .busy_ms = 500,
+                                                                      .longest = longest,
+                                                                      .bound_memory = false,
+                                                                      .temp_in_memory = true}));
   return Prepare(std::move(database), observer);
 }
 

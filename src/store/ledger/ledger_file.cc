@@ -318,7 +318,8 @@ Result<std::unique_ptr<LedgerFile>> LedgerFile::OpenOnce(const Options& options)
                                            .durable = false,
                                            .triggers = false,
                                            .longest = options.longest,
-                                           .bound_memory = false, .temp_in_memory = true}));
+                                           .bound_memory = false,
+                                           .temp_in_memory = true}));
   std::unique_ptr<LedgerFile> file(new LedgerFile(std::move(database), options));
   RETURN_IF_ERROR(CheckWhose(file->database_));
   // A reader sees one state of the file in all its queries.
