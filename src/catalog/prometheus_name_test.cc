@@ -230,6 +230,7 @@ TEST(NamingCapture, CatalogueAgreesWithTheTable) {
                                          "gpu.xid.recent",
                                          "gpu.health.condition",
                                          "gpulens.reader.files",
+                                         "gpulens.sandbox.active",
                                          "gpu.driver.mismatch",
                                          "gpu.pod.info",
                                          "gpulens.sink.disk_queue.unusable",

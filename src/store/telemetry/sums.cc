@@ -177,9 +177,9 @@ Distribution CallSums::Of(CallMeasure which) const {
   const auto& [moments, sketch] = measured_[static_cast<size_t>(which)];
   Distribution out;
   if (moments.n == 0) return out;
-  // The extremes are exact and bound the quantiles.
+  // The extremes are exact and bound the quantiles; those of a damaged file may be in the wrong order.
   const auto quantile = [&](double fraction) {
-    return std::clamp(sketch.Quantile(fraction), moments.min, moments.max);
+    return std::max(moments.min, std::min(sketch.Quantile(fraction), moments.max));
   };
   out.n = moments.n;
   out.sum = moments.sum;
