@@ -21,7 +21,8 @@ void Fit(PlotAxis& axis, double low, double high) {
   }
   if (axis.log) low = std::clamp(low, 1e-307, 1e307), high = std::clamp(high, low * 1.001, 1e308);
   // A range beyond that of a double.
-  if (!std::isfinite(high - low)) low = std::clamp(low, -1e300, 9e299), high = std::clamp(high, low + 1e299, 1e300);
+  if (!std::isfinite(high - low))
+    low = std::clamp(low, -1e300, 9e299), high = std::clamp(high, low + 1e299, 1e300);
   axis.low = low, axis.high = high;
 }
 
