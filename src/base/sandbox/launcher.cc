@@ -53,7 +53,7 @@ struct Message {
   std::vector<UniqueFd> fds;
 };
 
-bool SendMessage(int socket, std::string_view text, const std::vector<int>& fds) noexcept {
+bool SendMessage(int socket, std::string_view text, const std::vector<int>& fds, int flags = 0) noexcept {
   iovec part{const_cast<char*>(text.data()), text.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * kMostFds)> control{};
   msghdr header{};
@@ -70,7 +70,7 @@ bool SendMessage(int socket, std::string_view text, const std::vector<int>& fds)
   }
   ssize_t sent;
   do {
-    sent = ::sendmsg(socket, &header, MSG_NOSIGNAL);
+    sent = ::sendmsg(socket, &header, MSG_NOSIGNAL | flags);
   } while (sent < 0 && errno == EINTR);
   return sent == static_cast<ssize_t>(text.size());
 }
@@ -148,6 +148,19 @@ bool Passes(const ProgramRule& rule, std::string_view variable) {
   return std::ranges::any_of(rule.variables, [&](const std::string& one) {
     return one.ends_with('_') ? name.starts_with(one) : name == one;
   });
+}
+
+// What the agent may set for a program, besides what the launcher itself was started with: an agent that is
+// taken over must not choose libraries.
+constexpr std::string_view kSettable[] = {"LC_ALL", "TZ", "SLURM_TIME_FORMAT", "GPULENS_FAKE_NVML",
+                                          "GPULENS_FAKE_NVML_FAULTS"};
+constexpr std::string_view kInherited = "/proc/self/fd/";
+
+bool MaySet(std::string_view variable) {
+  std::string_view value = variable;
+  const std::string_view name = TakeUntil(value, '=');
+  if (value.starts_with(kInherited)) value.remove_prefix(kInherited.size());
+  return std::ranges::find(kSettable, name) != std::end(kSettable) && IsPlain(value);
 }
 
 struct Request {
@@ -270,7 +283,8 @@ class Launcher {
     Add(out, status ? text : status.detail);
     std::vector<int> passed;
     for (const UniqueFd& fd : fds) passed.push_back(fd.get());
-    return SendMessage(clients_[index].socket.get(), out, passed);
+    // A reader process that does not take its answers holds up no other.
+    return SendMessage(clients_[index].socket.get(), out, passed, starts ? 0 : MSG_DONTWAIT);
   }
 
   Result<pid_t> Start(std::string_view rest, std::vector<UniqueFd> fds) {
@@ -287,7 +301,7 @@ class Launcher {
 
     std::vector<std::string> variables;
     for (std::string& one : request.variables) {
-      if (Passes(*rule, one)) variables.push_back(std::move(one));
+      if (MaySet(one)) variables.push_back(std::move(one));
     }
     for (char** one = environ; *one; ++one) {
       if (Passes(*rule, *one)) variables.emplace_back(*one);

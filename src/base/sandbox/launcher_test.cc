@@ -41,9 +41,9 @@ LauncherOptions Shell() {
   LauncherOptions options;
   options.programs.push_back(
       {.path = "/bin/sh",
-       .arguments = {"-c", "echo hello", "env", "exit 7", "sleep 30", "kill -9 $$", "echo $N >&5"},
+       .arguments = {"-c", "echo hello", "env", "exit 7", "sleep 30", "kill -9 $$", "echo $TZ >&5"},
        .prefixes = {"--n="},
-       .variables = {"SHOWN_", "N"},
+       .variables = {"SHOWN_"},
        .devices = {},
        .network = false,
        .confines_itself = false,
@@ -95,14 +95,27 @@ TEST(Launcher, RefusesEverythingElseAndNamesIt) {
 }
 
 TEST(Launcher, PassesListedVariablesOnly) {
-  EXPECT_EQ(WithLauncher(Shell(),
-                         [] {
-                           const RunResult run = RunShell("env");
-                           if (!run.status) return 1;
-                           if (run.output.find("hunter2") != std::string::npos) return 2;
-                           if (run.output.find("SHOWN_A=1\n") == std::string::npos) return 3;
-                           return run.output.find("PATH=") == std::string::npos ? 4 : 0;
-                         }),
+  EXPECT_EQ(WithLauncher(
+                Shell(),
+                [] {
+                  const RunResult run = RunShell("env");
+                  if (!run.status) return 1;
+                  if (run.output.find("hunter2") != std::string::npos) return 2;
+                  if (run.output.find("SHOWN_A=1\n") == std::string::npos) return 3;
+                  if (run.output.find("PATH=") == std::string::npos) return 4;
+                  // What the agent sets is one of few, and no path.
+                  RunOptions set;
+                  set.program = "/bin/sh";
+                  set.arguments = {"-c", "env"};
+                  set.environment = {"TZ=UTC", "SHOWN_B=2", "LD_LIBRARY_PATH=/tmp",
+                                     "SLURM_TIME_FORMAT=/tmp/x", "GPULENS_FAKE_NVML=/proc/self/fd/7"};
+                  const RunResult more = RunBounded(set, RealClock());
+                  for (const char* absent : {"SHOWN_B", "LD_LIBRARY_PATH", "SLURM_TIME_FORMAT"}) {
+                    if (more.output.find(absent) != std::string::npos) return 5;
+                  }
+                  if (more.output.find("TZ=UTC\n") == std::string::npos) return 6;
+                  return more.output.find("GPULENS_FAKE_NVML=/proc/self/fd/7\n") == std::string::npos ? 7 : 0;
+                }),
             0);
 }
 
@@ -124,8 +137,8 @@ TEST(Launcher, HandsDescriptorsOverUnderTheirNumbers) {
                            if (::pipe2(ends, O_CLOEXEC) != 0) return 1;
                            ChildProcess::Options options;
                            options.program = "/bin/sh";
-                           options.arguments = {"-c", "echo $N >&5"};
-                           options.environment = {"N=42"};
+                           options.arguments = {"-c", "echo $TZ >&5"};
+                           options.environment = {"TZ=42"};
                            options.pass_fds = {{ends[1], 5}};
                            auto child = ChildProcess::Start(options);
                            if (!child) return 2;
