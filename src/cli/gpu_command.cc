@@ -163,8 +163,9 @@ constexpr std::string_view kLibraryFolders[] = {"/usr",
                                                 "/etc/passwd",
                                                 "/etc/group",
                                                 "/etc/nsswitch.conf"};
-// Names in /dev, and in /run, begin with one of these. /dev/shm: locks of AMD SMI.
-constexpr std::string_view kDevices[] = {"nvidia", "dri", "kfd", "shm", "null", "zero", "random", "urandom"};
+// Names in /dev, and in /run, begin with one of these.
+constexpr std::string_view kDevices[] = {"nvidia", "dri", "kfd"};
+constexpr const char* kPlainDevices[] = {"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"};
 constexpr std::string_view kRunFolders[] = {"nvidia"};  // of a driver in a container; nvidia-persistenced
 
 void AddNamesIn(const std::string& folder, std::span<const std::string_view> starts,
@@ -186,12 +187,16 @@ void ConfineReaderProcess(std::string_view vendor, std::string_view library_path
   plan.capabilities = {CAP_SYS_ADMIN};
   if (const char* word = std::getenv(kSandboxVariable))
     plan.mode = ParseSandboxMode(word).value_or(SandboxMode::kEnforce);
-  // AMD SMI lists the processes of a GPU by /proc/PID/fdinfo, which Landlock hides.
+  // AMD SMI lists the processes of a GPU by /proc/PID/fdinfo, which Landlock hides, and which of other users'
+  // processes needs CAP_SYS_PTRACE.
+  if (vendor == "amdsmi") plan.capabilities.push_back(CAP_SYS_PTRACE);
   if (vendor != "amdsmi") {
     FileRights& files = plan.files.emplace();
     for (std::string_view folder : kLibraryFolders) files.read.emplace_back(folder);
     AddNamesIn("/run", kRunFolders, files.read);
     AddNamesIn("/dev", kDevices, files.devices);
+    for (const char* device : kPlainDevices) files.devices.emplace_back(device);
+    if (vendor == "energy") files.write.push_back("/dev/shm");  // locks of AMD SMI
     if (library_path.find('/') != std::string_view::npos) files.read.push_back(FolderOf(library_path));
     if (const char* folders = std::getenv("LD_LIBRARY_PATH")) {
       for (std::string_view rest = folders; !rest.empty();) files.read.emplace_back(TakeUntil(rest, ':'));

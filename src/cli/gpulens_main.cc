@@ -1,3 +1,12 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "cli/commands.h"
 
-int main(int argc, char** argv) { return gpulens::RunCommandLine(argc, argv); }
+int main(int argc, char** argv) {
+  // Where a standard stream is closed, no file or socket may take its number.
+  int fd = 0;
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = ::open("/dev/null", O_RDWR);
+  if (fd >= 0) ::close(fd);
+  return gpulens::RunCommandLine(argc, argv);
+}

@@ -8,7 +8,7 @@ import tempfile
 import time
 import unittest
 
-from agent import BINARY, Agent, samples, value, wait_until
+from agent import BINARY, Agent, processes_below, samples, value, wait_until
 
 LIBRARY = BINARY.resolve().parent / "fake_amdsmi" / "libamd_smi.so"
 
@@ -168,15 +168,8 @@ class Faults(unittest.TestCase):
 
 def amd_reader_pid(agent):
     """The pid of the AMD reader process below the agent; 0 when there is none."""
-    for child in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            words = (child / "cmdline").read_bytes().split(b"\0")
-            parent = int((child / "stat").read_text().rsplit(")", 1)[1].split()[1])
-        except (OSError, IndexError, ValueError):
-            continue
-        if parent == agent.process.pid and words[1:3] == [b"reader", b"amdsmi"]:
-            return int(child.name)
-    return 0
+    below = processes_below(agent.process.pid)
+    return next((pid for pid, words in below.items() if words[1:3] == ["reader", "amdsmi"]), 0)
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ class Logged(unittest.TestCase):
                 up = {s.labels["collector"]: s.value for s in samples(page, "gpulens_collector_up")}
                 self.assertEqual(up["nvidia"], 1, up)
                 self.assertGreater(value(page, "gpulens_config_reloads_total", result="applied"), 0)
-                self.assertEqual(value(page, "gpulens_sink_up", sink="otlp"), 1)
+                wait_until(lambda one=one: value(one.world.agent.page(), "gpulens_sink_up", sink="otlp") == 1, 30, "the sink after the last reload")
             # The log has what is refused: else it would be empty in any case.
             pid = logs.world.agent.process.pid
             try_inside(pid, ["exec", "bpf"])

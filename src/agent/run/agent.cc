@@ -655,6 +655,7 @@ int Agent::Stop(int code) {
 
 int Agent::Run() {
   WatchSignals();
+  if (LauncherEnded()) ::raise(SIGCHLD);  // before that was watched
   Status status = Start();
   if (!status) {
     ::dprintf(STDERR_FILENO, "gpulens: %s\n", status.detail.c_str());
@@ -714,6 +715,7 @@ int RunAgent(const AgentOptions& options) {
     ::dprintf(STDERR_FILENO, "gpulens: %s\n", status.detail.c_str());
     return 2;
   }
+  ::signal(SIGCHLD, SIG_DFL);  // who started this may have left it ignored
   LoadedAgent loaded;
   loaded.schema = MakeSchema();
   loaded.file = FindConfigFile(options.config_file);

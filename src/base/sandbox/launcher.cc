@@ -43,6 +43,7 @@ namespace {
 // An answer is the same number, then a Code as a letter, then a text: a pid, or what went wrong.
 constexpr size_t kMostMessage = 60 << 10;  // a packet of a local socket may be longer
 constexpr size_t kMostFds = 16;
+constexpr size_t kMostChildren = 1024;     // a target with isolate has one
 constexpr size_t kMostSockets = 64 << 10;  // descriptors of a process that are looked at
 constexpr timeval kTimeout{.tv_sec = 5, .tv_usec = 0};
 constexpr const char* kLauncherVariable = "GPULENS_LAUNCHER_FD";
@@ -180,6 +181,10 @@ Result<const ProgramRule*> RuleOf(const std::vector<ProgramRule>& rules, const R
   std::string refused;
   for (const ProgramRule& rule : rules) {
     if (rule.path != request.program) continue;
+    // This program confines itself as a reader process only; the first argument of the rule makes it one.
+    if (rule.confines_itself &&
+        (request.arguments.empty() || request.arguments.front() != rule.arguments.front()))
+      continue;
     const auto bad = std::ranges::find_if_not(
         request.arguments, [&](const std::string& argument) { return Allows(rule, argument); });
     if (bad == request.arguments.end()) return &rule;
@@ -209,7 +214,13 @@ class Launcher {
     while (true) {
       std::vector<pollfd> polled{{children.get(), POLLIN, 0}};
       for (const Client& client : clients_) polled.push_back({client.socket.get(), POLLIN, 0});
+      const size_t clients = polled.size();
+      for (const Child& child : children_) polled.push_back({child.end.get(), 0, 0});
       if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) ::_exit(1);
+      // The agent gave up waiting for it.
+      for (size_t i = clients; i < polled.size(); ++i) {
+        if (polled[i].revents & POLLERR) ::kill(children_[i - clients].pid, SIGKILL);
+      }
       if (polled[0].revents != 0) {
         signalfd_siginfo one;
         while (::read(children.get(), &one, sizeof one) > 0) {
@@ -217,7 +228,7 @@ class Launcher {
         Reap();
       }
       // From the last: answering may add a client.
-      for (size_t i = polled.size() - 1; i > 0; --i) {
+      for (size_t i = clients - 1; i > 0; --i) {
         if (polled[i].revents == 0 || Answer(i - 1)) continue;
         // Without the agent there is nothing to do. Its programs end with this process.
         if (clients_[i - 1].starts) ::_exit(0);
@@ -297,6 +308,7 @@ class Launcher {
     const bool good = std::ranges::all_of(request.numbers, [](int n) { return n >= 0 && n < 1 << 20; });
     if (!good || fds.size() != request.numbers.size() + 1)
       return Status{Code::kInvalidArgument, "descriptors and their numbers differ"};
+    if (children_.size() >= kMostChildren) return Status{Code::kExhausted, "too many programs are running"};
     ASSIGN_OR_RETURN(const ProgramRule* rule, RuleOf(options_.programs, request));
 
     std::vector<std::string> variables;
@@ -399,7 +411,11 @@ class Launcher {
     const std::string_view pid = TakeUntil(file, '/');
     const bool known = (kind == 'f' && (file == "environ" || (pid == "1" && file == "root/etc/passwd"))) ||
                        (kind == 's' && file == "fd") || (kind == 'l' && file == "ns/net");
-    if (!known || !ParseInt<uint32_t>(pid))
+    const auto number = ParseInt<pid_t>(pid);
+    // Their environments have the secrets of the configuration.
+    const bool ours = number && (*number == ::getpid() || *number == ::getppid() ||
+                                 std::ranges::find(children_, *number, &Child::pid) != children_.end());
+    if (!known || !number || (ours && file == "environ"))
       return Status{Code::kPermissionDenied, path + " is not opened for the agent"};
     if (kind == 'f') {
       UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
@@ -526,11 +542,11 @@ Status StartLauncher(LauncherOptions options) {
   if (pid < 0)
     return ErrnoStatus("no process for the launcher, which counts as the agent's threads do: fork", errno);
   if (pid == 0) {
+    ours.reset();
     // Sockets that the agent inherited are not its, either.
     const auto kept = static_cast<unsigned>(theirs.get());
     if (kept > 3) ::syscall(SYS_close_range, 3U, kept - 1, 0U);
     ::syscall(SYS_close_range, kept + 1, ~0U, 0U);
-    static_cast<void>(ours.release());
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != agent) ::_exit(1);
     ::prctl(PR_SET_NAME, "gpulens-launch");

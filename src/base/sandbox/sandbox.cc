@@ -137,6 +137,50 @@ uint64_t RightsOfVersion(int64_t version) noexcept {
   return all;
 }
 
+// File systems that wait for no other machine.
+constexpr std::string_view kLocalTypes[] = {"proc", "sysfs",   "tmpfs",    "ramfs", "devtmpfs", "ext2",
+                                            "ext3", "ext4",    "xfs",      "btrfs", "zfs",      "f2fs",
+                                            "vfat", "overlay", "squashfs", "erofs", "cgroup2"};
+constexpr int kAnswerMs = 1000;
+
+std::string ReadMounts() { return ReadFile("/proc/self/mountinfo", size_t{4} << 20).value_or(""); }
+
+// Whether another file system than those is mounted at `path`.
+bool MayHang(std::string_view mounts, std::string_view path) {
+  // "36 35 0:41 / /data rw,relatime shared:1 - nfs4 server:/data rw"
+  while (!mounts.empty()) {
+    std::string_view line = TakeUntil(mounts, '\n');
+    std::string_view place = line;
+    for (int i = 0; i < 4; ++i) TakeUntil(place, ' ');
+    if (TakeUntil(place, ' ') != path) continue;
+    const size_t dash = place.find(" - ");
+    if (dash == std::string_view::npos) return true;
+    std::string_view type = place.substr(dash + 3);
+    if (std::ranges::find(kLocalTypes, TakeUntil(type, ' ')) == std::end(kLocalTypes)) return true;
+  }
+  return false;
+}
+
+// Whether a path can be looked up; another process tries, since who waits for a dead server cannot be
+// stopped.
+bool Answers(const std::string& path) {
+  const pid_t pid = ::fork();
+  if (pid < 0) return false;
+  if (pid == 0) {
+    struct stat facts{};
+    const int fd = ::open(path.c_str(), O_PATH | O_CLOEXEC);
+    ::_exit(fd >= 0 && ::fstat(fd, &facts) == 0 ? 0 : 1);
+  }
+  int status = 0;
+  for (int waited = 0; waited < kAnswerMs; ++waited) {
+    if (::waitpid(pid, &status, WNOHANG) == pid) return status == 0;
+    ::usleep(1000);
+  }
+  ::kill(pid, SIGKILL);
+  ::waitpid(pid, &status, WNOHANG);
+  return false;
+}
+
 class Ruleset {
  public:
   // False: there is no Landlock here; `layer` has the reason.
@@ -156,9 +200,10 @@ class Ruleset {
     return bool(ruleset_);
   }
 
-  // Skips what does not exist, and what may not be looked up.
+  // Skips what does not exist, what may not be looked up, and mounts that do not answer.
   void Add(const std::vector<std::string>& paths, uint64_t rights) {
     for (const std::string& path : paths) {
+      if (MayHang(mounts_, path) && !Answers(path)) continue;
       UniqueFd at(::open(path.c_str(), O_PATH | O_CLOEXEC));
       struct stat facts{};
       if (!at || ::fstat(at.get(), &facts) != 0) continue;
@@ -178,13 +223,16 @@ class Ruleset {
     layer.on = ::syscall(SYS_landlock_restrict_self, ruleset_.get(), 0) == 0;
     layer.detail = layer.on ? "Landlock version " + std::to_string(version_)
                             : "landlock_restrict_self: " + ErrorText(errno);
-    if (layer.on && version_ < 5) layer.detail += ", which does not limit ioctl of devices";
+    if (layer.on && version_ < 3)
+      layer.detail += ", which does not limit emptying files, nor ioctl of devices";
+    else if (layer.on && version_ < 5) layer.detail += ", which does not limit ioctl of devices";
   }
 
  private:
   int64_t version_ = 0;
   uint64_t handled_ = 0;
   UniqueFd ruleset_;
+  const std::string mounts_ = ReadMounts();
 };
 
 SandboxLayer LimitFiles(const FileRights& files, bool programs) {
@@ -206,11 +254,11 @@ constexpr const char* kAgentCalls[] = {
     "read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "preadv2", "pwritev2",
     "close", "close_range", "open", "openat", "openat2", "stat", "lstat", "fstat", "newfstatat", "statx",
     "statfs", "fstatfs", "access", "faccessat", "faccessat2", "lseek", "getdents", "getdents64", "readlink",
-    "readlinkat", "getcwd", "fcntl", "flock", "dup", "dup2", "dup3", "pipe", "pipe2", "truncate", "ftruncate",
-    "fallocate", "fsync", "fdatasync", "sync_file_range", "fadvise64", "readahead", "copy_file_range",
-    "sendfile", "rename", "renameat", "renameat2", "unlink", "unlinkat", "mkdir", "mkdirat", "rmdir", "link",
-    "linkat", "symlink", "symlinkat", "chmod", "fchmod", "fchmodat", "chown", "fchown", "fchownat", "lchown",
-    "utimensat", "umask", "memfd_create", "inotify_init1", "inotify_add_watch", "inotify_rm_watch",
+    "readlinkat", "getcwd", "flock", "dup", "dup2", "dup3", "pipe", "pipe2", "ftruncate", "fallocate",
+    "fsync", "fdatasync", "sync_file_range", "fadvise64", "readahead", "copy_file_range", "sendfile",
+    "rename", "renameat", "renameat2", "unlink", "unlinkat", "mkdir", "mkdirat", "rmdir", "link", "linkat",
+    "symlink", "symlinkat", "chown", "fchown", "fchownat", "lchown", "utimensat", "umask", "memfd_create",
+    "inotify_init1", "inotify_add_watch", "inotify_rm_watch",
     // Memory.
     "munmap", "mremap", "madvise", "brk", "mlock", "mlock2", "munlock", "msync", "mincore", "membarrier",
     // Threads and this process.
@@ -380,6 +428,10 @@ scmp_arg_cmp Differs(unsigned argument, uint64_t value) noexcept {
 // Requests of ioctl: is this a terminal, how wide is it; what waits in a descriptor, do not wait, close on
 // exec; the speed of a network interface.
 constexpr uint64_t kIoctls[] = {0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451, 0x8946};
+// Commands of fcntl: flags, locks, duplicates, pipes, seals; not those that make the kernel send signals.
+constexpr uint64_t kFcntls[] = {0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1031, 1032, 1033, 1034};
+constexpr uint64_t kSignalFcntls[] = {8, 10, 15};           // F_SETOWN, F_SETSIG, F_SETOWN_EX
+constexpr uint64_t kSetId = 06000;                          // bits of a file's mode
 constexpr uint64_t kTypeMask = 0xf;                         // of a socket's type, without flags
 constexpr uint64_t kWriteAndExecute = 6;                    // PROT_WRITE | PROT_EXEC
 constexpr uint64_t kExecuteMemory = 4;                      // PROT_EXEC
@@ -398,8 +450,11 @@ void AllowAgent(Filter& filter) {
   AllowMemory(filter);
   filter.Allow("clone", Masked(0, CLONE_THREAD, CLONE_THREAD));
   const auto self = static_cast<uint64_t>(::getpid());
-  filter.Allow("tgkill", Equals(0, self));
+  for (const char* call : {"kill", "tgkill"}) filter.Allow(call, Equals(0, self));
   filter.Allow("prlimit64", Equals(0, 0));
+  for (uint64_t command : kFcntls) filter.Allow("fcntl", Masked(1, 0xffffffff, command));
+  for (const char* call : {"chmod", "fchmod"}) filter.Allow(call, Masked(1, kSetId, 0));
+  filter.Allow("fchmodat", Masked(2, kSetId, 0));
   for (int option : {PR_SET_NAME, PR_GET_NAME, PR_SET_VMA, PR_GET_DUMPABLE, PR_CAPBSET_READ,
                      PR_GET_NO_NEW_PRIVS, PR_GET_SECCOMP})
     filter.Allow("prctl", Equals(0, static_cast<uint64_t>(option)));
@@ -438,13 +493,17 @@ void RefuseReader(Filter& filter) {
   // Signal 0 finds out whether a process exists.
   for (const char* call : {"kill", "tkill"}) filter.Refuse(call, Differs(1, 0));
   filter.Refuse("tgkill", Differs(0, static_cast<uint64_t>(::getpid())));
-  for (const char* call : {"rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal"}) filter.Refuse(call);
+  for (const char* call : {"rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal", "personality"})
+    filter.Refuse(call);
+  for (uint64_t command : kSignalFcntls) filter.Refuse("fcntl", Masked(1, 0xffffffff, command));
+  filter.Refuse("prlimit64", Differs(0, 0));
+  for (int option : {PR_SET_PDEATHSIG, PR_SET_DUMPABLE})
+    filter.Refuse("prctl", Equals(0, static_cast<uint64_t>(option)));
 }
 
-SandboxLayer LimitCalls(SandboxMode mode, CallFilter what) {
+SandboxLayer LimitCalls(const Result<SeccompLibrary>& library, SandboxMode mode, CallFilter what) {
   SandboxLayer layer{.name = "system calls"};
   const bool listed = what == CallFilter::kAgent || what == CallFilter::kParser;
-  const Result<SeccompLibrary> library = OpenSeccomp();
   if (!library) {
     layer.detail =
         "libseccomp is not here (Debian: libseccomp2, Fedora: libseccomp): " + library.error().detail;
@@ -461,7 +520,8 @@ SandboxLayer LimitCalls(SandboxMode mode, CallFilter what) {
   }
   const int error = filter.Load();
   layer.on = error == 0 && mode == SandboxMode::kEnforce;
-  if (error != 0) layer.detail = "seccomp: " + ErrorText(error);
+  if (error == ENOMEM && mode == SandboxMode::kLog) layer.detail = "this kernel or libseccomp cannot log";
+  else if (error != 0) layer.detail = "seccomp: " + ErrorText(error);
   else if (mode == SandboxMode::kLog)
     layer.detail = "sandbox.mode is log: the kernel logs what would be refused";
   else layer.detail = listed ? "a list of what is allowed" : "a list of what is refused";
@@ -474,48 +534,6 @@ SandboxLayer LeaveNoDump() {
   layer.detail =
       layer.on ? "none, and its user's other processes cannot look into it" : "prctl: " + ErrorText(errno);
   return layer;
-}
-
-// File systems that wait for no other machine.
-constexpr std::string_view kLocalTypes[] = {"proc", "sysfs",   "tmpfs",    "ramfs", "devtmpfs", "ext2",
-                                            "ext3", "ext4",    "xfs",      "btrfs", "zfs",      "f2fs",
-                                            "vfat", "overlay", "squashfs", "erofs", "cgroup2"};
-constexpr int kAnswerMs = 1000;
-
-// Whether another file system than those is mounted at `path`, which is directly below /.
-bool MayHang(std::string_view mounts, std::string_view path) {
-  // "36 35 0:41 / /data rw,relatime shared:1 - nfs4 server:/data rw"
-  while (!mounts.empty()) {
-    std::string_view line = TakeUntil(mounts, '\n');
-    std::string_view place = line;
-    for (int i = 0; i < 4; ++i) TakeUntil(place, ' ');
-    if (TakeUntil(place, ' ') != path) continue;
-    const size_t dash = place.find(" - ");
-    if (dash == std::string_view::npos) return true;
-    std::string_view type = place.substr(dash + 3);
-    if (std::ranges::find(kLocalTypes, TakeUntil(type, ' ')) == std::end(kLocalTypes)) return true;
-  }
-  return false;
-}
-
-// Whether a path can be looked up; another process tries, since who waits for a dead server cannot be
-// stopped.
-bool Answers(const std::string& path) {
-  const pid_t pid = ::fork();
-  if (pid < 0) return false;
-  if (pid == 0) {
-    struct stat facts{};
-    const int fd = ::open(path.c_str(), O_PATH | O_CLOEXEC);
-    ::_exit(fd >= 0 && ::fstat(fd, &facts) == 0 ? 0 : 1);
-  }
-  int status = 0;
-  for (int waited = 0; waited < kAnswerMs; ++waited) {
-    if (::waitpid(pid, &status, WNOHANG) == pid) return status == 0;
-    ::usleep(1000);
-  }
-  ::kill(pid, SIGKILL);
-  ::waitpid(pid, &status, WNOHANG);
-  return false;
 }
 
 constexpr std::string_view kLayerNames[] = {"core dumps", "capabilities", "files", "system calls"};
@@ -536,7 +554,7 @@ std::optional<SandboxMode> ParseSandboxMode(std::string_view word) noexcept {
 }
 
 std::vector<std::string> AllowReadingAll(FileRights& files) {
-  const std::string mounts = ReadFile("/proc/self/mountinfo", size_t{4} << 20).value_or("");
+  const std::string mounts = ReadMounts();
   std::vector<std::string> left_out;
   static_cast<void>(ForEachName("/", [&](std::string_view name) {
     const std::string path = "/" + std::string(name);
@@ -555,10 +573,12 @@ std::vector<SandboxLayer> EnterSandbox(const SandboxPlan& plan) {
   if (plan.mode == SandboxMode::kOff) return AllOff("sandbox.mode is off");
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
     return AllOff("the kernel has no no_new_privs: " + ErrorText(errno));
+  // While files can be opened.
+  const Result<SeccompLibrary> library = OpenSeccomp();
   std::vector<SandboxLayer> layers;
   if (plan.mode == SandboxMode::kLog) {
     layers = AllOff("sandbox.mode is log");
-    layers.back() = LimitCalls(plan.mode, plan.filter);
+    layers.back() = LimitCalls(library, plan.mode, plan.filter);
     return layers;
   }
   layers.push_back(LeaveNoDump());
@@ -567,7 +587,7 @@ std::vector<SandboxLayer> EnterSandbox(const SandboxPlan& plan) {
     layers.push_back(LimitFiles(*plan.files, programs));
   }
   layers.push_back(DropCapabilities(plan.capabilities));
-  layers.push_back(LimitCalls(plan.mode, plan.filter));
+  layers.push_back(LimitCalls(library, plan.mode, plan.filter));
   return layers;
 }
 
