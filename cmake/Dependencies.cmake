@@ -23,7 +23,6 @@ gpulens_archive(dep_snappy snappy snappy-c.h)
 gpulens_archive(dep_sqlite sqlite3 sqlite3.h)
 gpulens_archive(dep_ncurses ncursesw ncursesw/curses.h)
 gpulens_archive(dep_tinfo tinfo ncursesw/term.h)
-find_path(dep_seccomp_INCLUDE seccomp.h REQUIRED)  # its declarations: the library is opened at run time
 # Files of the web page, not code: of another architecture they are the same.
 find_path(dep_dygraphs dygraph.min.js PATHS /usr/share/javascript/dygraphs NO_CMAKE_FIND_ROOT_PATH
   DOC "Folder of dygraph.min.js and dygraph.min.css (Debian: libjs-dygraphs)")

@@ -60,7 +60,6 @@ FOREIGN = {
     "nghttp2/": ("net",),
     "protozero/": ("wire", "net", "sources/*"),
     "snappy-c.h": ("wire",),
-    "seccomp.h": ("base",),
     "sqlite3.h": ("store",),
     "ncursesw/": ("cli",),
     "CLI/": ("cli",),

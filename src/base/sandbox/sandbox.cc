@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sched.h>
-#include <seccomp.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -323,14 +322,32 @@ constexpr const char* kEscapeCalls[] = {
 // Refused in a process that starts nothing.
 constexpr const char* kProgramCalls[] = {"execve", "execveat", "fork", "vfork"};
 
-// Functions of libseccomp, which is opened at run time: docs/adr/0073-libseccomp-at-run-time.md.
+// Declarations of libseccomp's interface (seccomp_init(3) and others), which is opened at run time:
+// docs/adr/0073-libseccomp-at-run-time.md.
+constexpr uint32_t kAllowCall = 0x7fff0000, kLogCall = 0x7ffc0000;
+constexpr uint32_t FailCall(int error) noexcept { return 0x00050000U | static_cast<uint32_t>(error); }
+enum FilterAttribute : int {
+  kOtherArchitecture = 2,
+  kSetNoNewPrivileges = 3,
+  kAllowSpeculation = 7,
+  kOptimize = 8
+};
+enum Comparison : int { kNotEqual = 1, kEqual = 4, kMaskedEqual = 7 };
+constexpr int kUnknownCall = -1;
+
+struct Condition {
+  unsigned argument;
+  Comparison comparison;
+  uint64_t first, second;
+};
+
 struct SeccompLibrary {
-  decltype(&::seccomp_init) init;
-  decltype(&::seccomp_release) release;
-  decltype(&::seccomp_attr_set) attr_set;
-  decltype(&::seccomp_syscall_resolve_name) resolve_name;
-  decltype(&::seccomp_rule_add_array) rule_add;
-  decltype(&::seccomp_load) load;
+  void* (*init)(uint32_t action);
+  void (*release)(void* filter);
+  int (*attr_set)(void* filter, FilterAttribute attribute, uint32_t value);
+  int (*resolve_name)(const char* name);
+  int (*rule_add)(void* filter, uint32_t action, int call, unsigned count, const Condition* conditions);
+  int (*load)(const void* filter);
 };
 
 Result<SeccompLibrary> OpenSeccomp() {
@@ -353,16 +370,16 @@ class Filter {
  public:
   Filter(const SeccompLibrary& library, SandboxMode mode, uint32_t otherwise)
       : library_(library),
-        refuse_(mode == SandboxMode::kLog ? SCMP_ACT_LOG : SCMP_ACT_ERRNO(EPERM)),
-        filter_(library.init(otherwise == kRefuse ? refuse_ : SCMP_ACT_ALLOW)) {
+        refuse_(mode == SandboxMode::kLog ? kLogCall : FailCall(EPERM)),
+        filter_(library.init(otherwise == kRefuse ? refuse_ : kAllowCall)) {
     if (!filter_) return;
-    library.attr_set(filter_, SCMP_FLTATR_CTL_NNP, 0);  // set already
-    library.attr_set(filter_, SCMP_FLTATR_ACT_BADARCH, refuse_);
-    library.attr_set(filter_, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+    library.attr_set(filter_, kSetNoNewPrivileges, 0);  // set already
+    library.attr_set(filter_, kOtherArchitecture, refuse_);
+    library.attr_set(filter_, kOptimize, 2);
     // Old kernels slow a filtered process down as if it ran foreign code.
-    library.attr_set(filter_, SCMP_FLTATR_CTL_SSB, 1);
+    library.attr_set(filter_, kAllowSpeculation, 1);
     // Its flags are in memory, where a filter cannot look: the C library then takes clone.
-    Rule(SCMP_ACT_ERRNO(ENOSYS), "clone3");
+    Rule(FailCall(ENOSYS), "clone3");
   }
   ~Filter() {
     if (filter_) library_.release(filter_);
@@ -374,7 +391,7 @@ class Filter {
 
   template <typename... Conditions>
   void Allow(const char* call, Conditions... conditions) {
-    Rule(SCMP_ACT_ALLOW, call, conditions...);
+    Rule(kAllowCall, call, conditions...);
   }
   template <typename... Conditions>
   void Refuse(const char* call, Conditions... conditions) {
@@ -400,9 +417,8 @@ class Filter {
   void Rule(uint32_t action, const char* call, Conditions... conditions) {
     if (!filter_) return;
     const int number = library_.resolve_name(call);
-    if (number == __NR_SCMP_ERROR || number < 0)
-      return;  // not on this architecture, or newer than libseccomp
-    const std::array<scmp_arg_cmp, sizeof...(conditions)> list{conditions...};
+    if (number == kUnknownCall || number < 0) return;  // not on this architecture, or newer than libseccomp
+    const std::array<Condition, sizeof...(conditions)> list{conditions...};
     const int result =
         library_.rule_add(filter_, action, number, static_cast<unsigned>(list.size()), list.data());
     // EACCES: it happens anyway, without a rule.
@@ -411,18 +427,18 @@ class Filter {
 
   const SeccompLibrary& library_;
   const uint32_t refuse_;
-  const scmp_filter_ctx filter_;
+  void* const filter_;
   int failed_ = 0;
 };
 
-scmp_arg_cmp Equals(unsigned argument, uint64_t value) noexcept {
-  return {.arg = argument, .op = SCMP_CMP_EQ, .datum_a = value, .datum_b = 0};
+Condition Equals(unsigned argument, uint64_t value) noexcept {
+  return {.argument = argument, .comparison = kEqual, .first = value, .second = 0};
 }
-scmp_arg_cmp Masked(unsigned argument, uint64_t mask, uint64_t value) noexcept {
-  return {.arg = argument, .op = SCMP_CMP_MASKED_EQ, .datum_a = mask, .datum_b = value};
+Condition Masked(unsigned argument, uint64_t mask, uint64_t value) noexcept {
+  return {.argument = argument, .comparison = kMaskedEqual, .first = mask, .second = value};
 }
-scmp_arg_cmp Differs(unsigned argument, uint64_t value) noexcept {
-  return {.arg = argument, .op = SCMP_CMP_NE, .datum_a = value, .datum_b = 0};
+Condition Differs(unsigned argument, uint64_t value) noexcept {
+  return {.argument = argument, .comparison = kNotEqual, .first = value, .second = 0};
 }
 
 // Requests of ioctl: is this a terminal, how wide is it; what waits in a descriptor, do not wait, close on
