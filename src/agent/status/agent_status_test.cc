@@ -118,7 +118,7 @@ TEST(ReadSandbox, ReadsTheProcessesBelowThisOne) {
       "Name:\tx\nCapEff:\t0000000000000000\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n";
   write(::getpid(), "100 ", "", "");
   write(100, "101 102 103 ", std::string("gpulens\0agent\0", 14), held);
-  write(101, "", std::string("/proc/self/exe\0reader\0nvml\0--x\0", 33), held);
+  write(101, "", std::string("/proc/self/exe\0reader\0nvml\0--x\0", 31), held);
   write(102, "", std::string("/usr/bin/journalctl\0-f\0", 23),
         "CapEff:\t000001fffeffffff\nNoNewPrivs:\t0\nSeccomp:\t0\n");
   write(103, "", "", "");
