@@ -138,11 +138,22 @@ std::string QueryDriverStatus(const Config& config) {
   return answer && answer->starts_with("ok ") ? Printable(std::string_view(*answer).substr(3)) : "";
 }
 
-bool IsDriverProcess(std::string_view library) noexcept {
-  return library == "nvml" || library == "amdsmi" || library == "energy" || library == "page";
-}
-
 namespace {
+
+// A reader process of a vendor's library, and what it may do besides what all may.
+struct VendorReader {
+  std::string_view library;
+  bool all_files = false;
+  const char* writes = nullptr;
+  int capability = -1;  // besides CAP_SYS_ADMIN, for what drivers report to an administrator only
+};
+constexpr VendorReader kVendorReaders[] = {
+    {.library = "nvml"},
+    // Lists the processes of a GPU by /proc/PID/fdinfo, which Landlock hides, and which of other users'
+    // processes needs CAP_SYS_PTRACE.
+    {.library = "amdsmi", .all_files = true, .capability = CAP_SYS_PTRACE},
+    {.library = "energy", .writes = "/dev/shm"},  // locks of AMD SMI
+};
 
 // What a vendor's library opens: itself and what it needs, the kernel driver's files, device files.
 constexpr std::string_view kLibraryFolders[] = {"/usr",
@@ -165,7 +176,6 @@ constexpr std::string_view kLibraryFolders[] = {"/usr",
                                                 "/etc/nsswitch.conf"};
 // Names in /dev, and in /run, begin with one of these.
 constexpr std::string_view kDevices[] = {"nvidia", "dri", "kfd"};
-constexpr const char* kPlainDevices[] = {"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"};
 constexpr std::string_view kRunFolders[] = {"nvidia"};  // of a driver in a container; nvidia-persistenced
 
 void AddNamesIn(const std::string& folder, std::span<const std::string_view> starts,
@@ -180,23 +190,19 @@ void AddNamesIn(const std::string& folder, std::span<const std::string_view> sta
 std::string FolderOf(std::string_view path) { return std::string(path.substr(0, path.rfind('/'))); }
 
 // Confines this process before a library of a vendor is opened. `spool`: a file that is written.
-void ConfineReaderProcess(std::string_view vendor, std::string_view library_path, std::string_view spool) {
-  SandboxPlan plan{
-      .mode = SandboxMode::kEnforce, .filter = CallFilter::kReader, .files = {}, .capabilities = {}};
-  // For what drivers report to an administrator only.
-  plan.capabilities = {CAP_SYS_ADMIN};
-  if (const char* word = std::getenv(kSandboxVariable))
-    plan.mode = ParseSandboxMode(word).value_or(SandboxMode::kEnforce);
-  // AMD SMI lists the processes of a GPU by /proc/PID/fdinfo, which Landlock hides, and which of other users'
-  // processes needs CAP_SYS_PTRACE.
-  if (vendor == "amdsmi") plan.capabilities.push_back(CAP_SYS_PTRACE);
-  if (vendor != "amdsmi") {
+void ConfineReaderProcess(const VendorReader& reader, std::string_view library_path, std::string_view spool) {
+  SandboxPlan plan{.mode = ReaderSandboxMode(),
+                   .filter = CallFilter::kReader,
+                   .files = {},
+                   .capabilities = {CAP_SYS_ADMIN}};
+  if (reader.capability >= 0) plan.capabilities.push_back(reader.capability);
+  if (!reader.all_files) {
     FileRights& files = plan.files.emplace();
     for (std::string_view folder : kLibraryFolders) files.read.emplace_back(folder);
     AddNamesIn("/run", kRunFolders, files.read);
     AddNamesIn("/dev", kDevices, files.devices);
-    for (const char* device : kPlainDevices) files.devices.emplace_back(device);
-    if (vendor == "energy") files.write.push_back("/dev/shm");  // locks of AMD SMI
+    AllowHarmlessDevices(files);
+    if (reader.writes) files.write.emplace_back(reader.writes);
     if (library_path.find('/') != std::string_view::npos) files.read.push_back(FolderOf(library_path));
     if (const char* folders = std::getenv("LD_LIBRARY_PATH")) {
       for (std::string_view rest = folders; !rest.empty();) files.read.emplace_back(TakeUntil(rest, ':'));
@@ -211,7 +217,16 @@ void ConfineReaderProcess(std::string_view vendor, std::string_view library_path
   static_cast<void>(EnterSandbox(plan));
 }
 
+const VendorReader* FindVendorReader(std::string_view library) noexcept {
+  const auto* at = std::ranges::find(kVendorReaders, library, &VendorReader::library);
+  return at == std::end(kVendorReaders) ? nullptr : at;
+}
+
 }  // namespace
+
+bool IsDriverProcess(std::string_view library) noexcept {
+  return FindVendorReader(library) != nullptr || library == "page";
+}
 
 void RunReaderProcess(std::span<const std::string_view> arguments) {
   ReleaseStartPages();  // Half of the mapped pages are relocations and start-up code.
@@ -231,7 +246,9 @@ void RunReaderProcess(std::span<const std::string_view> arguments) {
   for (std::string_view argument : rest) {
     if (argument.starts_with("--library=")) library_path = argument.substr(10);
   }
-  ConfineReaderProcess(library, library_path, spool);
+  const VendorReader* reader = FindVendorReader(library);
+  CHECK(reader != nullptr);
+  ConfineReaderProcess(*reader, library_path, spool);
   if (library == "energy") ::_exit(RunEnergyReader(TakeValue(rest, "--listen-fd="), simulated));
   if (library == "amdsmi")
     ::_exit(amdsmi::RunAmdsmiReader(rest, simulated ? amdsmi::FakeAmdsmiLookup : nullptr));

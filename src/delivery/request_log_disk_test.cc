@@ -7,7 +7,7 @@
 
 #include <array>
 
-#include "base/testing/sanitizers.h"
+#include "base/sanitizers.h"
 #include "delivery/request_log_testing.h"
 #include "delivery/segment_file.h"
 

@@ -24,7 +24,7 @@
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/parse.h"
-#include "base/testing/sanitizers.h"
+#include "base/sanitizers.h"
 #include "base/testing/temp_folder.h"
 #include "instruments/exact_sum.h"
 #include "instruments/instrument_registry.h"

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "base/stable_sort.h"
-#include "base/testing/sanitizers.h"
+#include "base/sanitizers.h"
 #include "ledger/ledger_testing.h"
 
 namespace gpulens::ledger {

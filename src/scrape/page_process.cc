@@ -16,6 +16,7 @@
 
 #include "base/parse.h"
 #include "base/result.h"
+#include "base/sanitizers.h"
 #include "base/sandbox/sandbox.h"
 #include "base/text.h"
 #include "net/stream.h"
@@ -306,12 +307,8 @@ rlim_t MostMemory(const ExpositionLimits& limits) noexcept {
 }
 
 void LimitPageReader(const ExpositionLimits& limits) noexcept {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   const rlimit memory{MostMemory(limits), MostMemory(limits)};
-  ::setrlimit(RLIMIT_DATA, &memory);
-#else
-  static_cast<void>(limits);
-#endif
+  if (!kSanitized) ::setrlimit(RLIMIT_DATA, &memory);
   const rlimit none{0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
 }
@@ -357,10 +354,8 @@ int RunPageReader(std::span<const std::string_view> arguments) {
   if (flags < 0 || ::fcntl(socket, F_SETFL, flags & ~O_NONBLOCK) != 0) return kBadStart;
   LimitPageReader(limits);
   // From here on no file can be opened, and nothing leaves but over this socket.
-  SandboxPlan plan{.filter = CallFilter::kParser, .files = FileRights{}, .capabilities = {}};
-  if (const char* word = std::getenv(kSandboxVariable))
-    plan.mode = ParseSandboxMode(word).value_or(SandboxMode::kEnforce);
-  static_cast<void>(EnterSandbox(plan));
+  static_cast<void>(EnterSandbox(
+      {.mode = ReaderSandboxMode(), .filter = CallFilter::kParser, .files = FileRights{}, .capabilities = {}}));
   return ServePages(socket, limits) ? 0 : kBadStart;
 }
 

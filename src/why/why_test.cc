@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "base/testing/sanitizers.h"
+#include "base/sanitizers.h"
 #include "history/history.h"
 #include "why/testing/why_world.h"
 

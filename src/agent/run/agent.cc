@@ -692,9 +692,11 @@ Status Confine(LoadedAgent& loaded, const Env& env) {
     RETURN_IF_ERROR(StartLauncher({.mode = mode, .programs = rights.programs, .root = env.root}));
     loaded.granted = rights;
   }
-  for (const std::string& path : AllowReadingAll(*plan.files))
-    Log(LogLevel::kWarn, "agent", "does_not_answer",
-        path + " does not answer; nothing there can be read until the agent is started again.");
+  if (mode == SandboxMode::kEnforce) {
+    for (const std::string& path : AllowReadingAll(*plan.files))
+      Log(LogLevel::kWarn, "agent", "does_not_answer",
+          path + " does not answer; nothing there can be read until the agent is started again.");
+  }
   plan.files->write = rights.folders;
   plan.files->devices.insert(plan.files->devices.end(), rights.devices.begin(), rights.devices.end());
   plan.capabilities = rights.capabilities;

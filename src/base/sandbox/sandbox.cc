@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <span>
@@ -25,25 +26,11 @@
 #include "base/files.h"
 #include "base/process.h"
 #include "base/result.h"
+#include "base/sanitizers.h"
 #include "base/text.h"
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define GPULENS_SANITIZED 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define GPULENS_SANITIZED 1
-#endif
 
 namespace gpulens {
 namespace {
-
-#if defined(GPULENS_SANITIZED)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 std::string ErrorText(int error) { return std::strerror(error); }
 
@@ -569,6 +556,16 @@ std::optional<SandboxMode> ParseSandboxMode(std::string_view word) noexcept {
   return std::nullopt;
 }
 
+SandboxMode ReaderSandboxMode() noexcept {
+  const char* word = std::getenv(kSandboxVariable);
+  return word ? ParseSandboxMode(word).value_or(SandboxMode::kEnforce) : SandboxMode::kEnforce;
+}
+
+void AllowHarmlessDevices(FileRights& files) {
+  for (const char* device : {"null", "zero", "full", "random", "urandom", "tty"})
+    files.devices.push_back("/dev/" + std::string(device));
+}
+
 std::vector<std::string> AllowReadingAll(FileRights& files) {
   const std::string mounts = ReadMounts();
   std::vector<std::string> left_out;
@@ -579,8 +576,7 @@ std::vector<std::string> AllowReadingAll(FileRights& files) {
     else files.read.push_back(path);
     return true;
   }));
-  for (const char* device : {"null", "zero", "full", "random", "urandom", "tty"})
-    files.devices.push_back("/dev/" + std::string(device));
+  AllowHarmlessDevices(files);
   return left_out;
 }
 

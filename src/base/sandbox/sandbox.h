@@ -37,13 +37,16 @@ struct FileRights {
   std::vector<std::string> write;    // the same, and made, written, renamed, removed
   std::vector<std::string> devices;  // read, written, ioctl
 };
-// Adds everything below / but /dev, and the harmless device files: null, zero, full, random, urandom, tty. A
-// network file system that is mounted there and does not answer within a second is left out: returns its
+// Adds null, zero, full, random, urandom and tty.
+void AllowHarmlessDevices(FileRights& files);
+// Adds everything below / but /dev, and the harmless devices. A network file system that is mounted there and does not answer within a second is left out: returns its
 // path.
 std::vector<std::string> AllowReadingAll(FileRights& files);
 
 // Names the mode, "enforce", "log" or "off", for reader processes that the launcher starts.
 inline constexpr const char* kSandboxVariable = "GPULENS_READER_SANDBOX";
+// The mode that it names; kEnforce without it, and for another word.
+SandboxMode ReaderSandboxMode() noexcept;
 
 struct SandboxPlan {
   SandboxMode mode = SandboxMode::kEnforce;

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "base/testing/sanitizers.h"
+#include "base/sanitizers.h"
 
 namespace {
 

@@ -16,18 +16,12 @@
 #include "base/files.h"
 #include "base/parse.h"
 #include "base/result.h"
+#include "base/sanitizers.h"
 #include "base/threads.h"
 
 namespace gpulens::reader {
 namespace {
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define GPULENS_SANITIZED 1
-#endif
-#endif
-
-#if !defined(GPULENS_SANITIZED) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 void Lower(__rlimit_resource resource, rlim_t most) noexcept {
   rlimit limit{};
   if (::getrlimit(resource, &limit) != 0) return;
@@ -35,7 +29,6 @@ void Lower(__rlimit_resource resource, rlim_t most) noexcept {
   limit.rlim_cur = std::min(limit.rlim_cur, limit.rlim_max);
   static_cast<void>(::setrlimit(resource, &limit));
 }
-#endif
 
 uint64_t CountNames(const char* folder) {
   uint64_t count = 0;
@@ -312,10 +305,9 @@ bool IsBeyond(const OwnUse& use, const OwnUse& most) noexcept {
 }
 
 void LimitOwnUse() noexcept {
-#if !defined(GPULENS_SANITIZED) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  if (kSanitized) return;
   Lower(RLIMIT_DATA, rlim_t{2} * kMostUse.memory);
   Lower(RLIMIT_NOFILE, rlim_t{2} * kMostUse.files);
-#endif
 }
 
 bool AgentChannel::TrySend(std::span<const std::byte> message) noexcept {

@@ -13,7 +13,7 @@
 
 #include <gpulens/energy.h>
 
-#include "base/testing/sanitizers.h"
+#include "base/sanitizers.h"
 #include "sdk/energy/engine.h"
 #include "sdk/energy/fake_source_for_test.h"
 #include "sdk/energy/sources/system_sources.h"

@@ -13,7 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/testing/sanitizers.h"
+#include "base/sanitizers.h"
 #include "base/testing/temp_folder.h"
 #include "net/grpc/grpc_server.h"
 #include "net/testing/certificates.h"

@@ -18,7 +18,7 @@
 
 #include "base/result.h"
 #include "base/testing/file_size_limit.h"
-#include "base/testing/sanitizers.h"
+#include "base/sanitizers.h"
 #include "base/testing/temp_folder.h"
 #include "sdk/inference/call.h"
 #include "sdk/inference/core.h"

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/testing/sanitizers.h"
+#include "base/sanitizers.h"
 
 namespace gpulens::sqlite {
 namespace {

@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/hash.h"
 #include "base/result.h"
 #include "base/text.h"
 #include "wire/exposition/exposition_page_reader.h"
@@ -137,6 +138,11 @@ struct SeriesKey {
 };
 struct SeriesKeyHash {
   size_t operator()(const SeriesKey& key) const noexcept { return key.print.a ^ key.family; }
+};
+
+// Names come from outside: with a hash that is known, a page could make each of them equal.
+struct NameHash {
+  size_t operator()(std::string_view name) const noexcept { return HashBytes(name, 0, ProcessHashKey()); }
 };
 
 bool SameFamily(const ExpositionFamily& a, const ExpositionFamily& b) {
@@ -359,7 +365,7 @@ class DecodedPage::Decoder {
   void Families() {
     // Until what vanished is swept, twice as many may be in use.
     const auto count = in_.Below<uint32_t>(2 * limits_.families + 1, "too many families");
-    std::unordered_set<std::string_view> names;
+    std::unordered_set<std::string_view, NameHash> names;
     for (uint32_t i = 0; in_.ok() && i < count; ++i) {
       ExpositionFamily family;
       family.type = static_cast<ExpositionType>(in_.Below<uint8_t>(kTypes, "there is no such type"));
@@ -491,7 +497,7 @@ void DecodedPage::ForgetChanges() {
 
 std::vector<bool> DecodedPage::TakeFamilies(std::vector<ExpositionFamily>& now,
                                             std::vector<uint32_t>& index) {
-  std::unordered_map<std::string_view, uint32_t> known;
+  std::unordered_map<std::string_view, uint32_t, NameHash> known;
   for (uint32_t i = 0; i < families_.size(); ++i) {
     if (families_[i].alive) known.emplace(families_[i].name, i);
   }

@@ -5,7 +5,7 @@
 #include <span>
 #include <unordered_map>
 
-#include "base/testing/sanitizers.h"
+#include "base/sanitizers.h"
 #include "sources/nvml/reader/reader_for_test.h"
 
 namespace gpulens::nvml {

@@ -1,6 +1,6 @@
 // Which sanitizer the build has. Under that of threads a forked child of a threaded process may start no
 // threads, and operator new is the sanitizer's; under that of addresses random tests take several times as
-// long.
+// long. Both take far more memory than the program, and system calls that it does not need.
 #pragma once
 
 #if defined(__SANITIZE_THREAD__)
@@ -28,5 +28,7 @@ inline constexpr bool kAddressSanitizer = true;
 #else
 inline constexpr bool kAddressSanitizer = false;
 #endif
+
+inline constexpr bool kSanitized = kThreadSanitizer || kAddressSanitizer;
 
 }  // namespace gpulens
