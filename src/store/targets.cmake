@@ -7,6 +7,8 @@ add_gpulens_library(store_sketch DIR src/store/sketch DEPS gpulens_base)
 add_gpulens_library(store_telemetry DIR src/store/telemetry DEPS gpulens_store_sqlite gpulens_store_experiments
   gpulens_store_sketch PRIVATE_DEPS dep_sqlite TEST_DEPS dep_sqlite)
 add_gpulens_library(store_ledger DIR src/store/ledger DEPS gpulens_ledger gpulens_store_sqlite TEST_DEPS dep_sqlite)
+add_gpulens_library(store_charges DIR src/store/charges DEPS gpulens_store_sqlite gpulens_store_postgres gpulens_store_clickhouse gpulens_wire_llm
+  PRIVATE_DEPS dep_sqlite TEST_DEPS dep_sqlite gpulens_net_testing)
 add_gpulens_library(store_postgres DIR src/store/postgres DEPS gpulens_base)
 add_gpulens_library(store_telemetry_postgres DIR src/store/telemetry/postgres DEPS gpulens_store_postgres
   gpulens_store_telemetry)
