@@ -12,7 +12,7 @@ def why(*arguments, environment=None, timeout=120):
     """Runs the command; without an agent of this machine unless the arguments name one."""
     with tempfile.TemporaryDirectory() as folder:
         ours = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": folder, "XDG_RUNTIME_DIR": folder, "STATE_DIRECTORY": folder,
-                "GPULENS_CONTROL_SOCKET": folder + "/none", "GPULENS_HTTP_LISTEN": f"127.0.0.1:{free_port()}",
+                "GPULENS_CONTROL_SOCKET": "none", "GPULENS_HTTP_LISTEN": f"127.0.0.1:{free_port()}",
                 "GPULENS_DISCOVERY_LOCAL_ENABLED": "false", **(environment or {})}
         return subprocess.run([str(BINARY), "why", *arguments], capture_output=True, text=True, timeout=timeout, env=ours)
 

@@ -1,7 +1,8 @@
 """No process of the agent needs what the sandbox refuses: every feature runs, and the kernel logs nothing that was, or would be, refused.
 
 Two agents: with `sandbox.mode: log` the kernel allows and logs what the filter of system calls would refuse (type=1326); with `enforce` a newer
-kernel logs what Landlock refuses (type=1423). Each sends to the other one's receivers. As it is: 20 s. GPULENS_SOAK_MINUTES=10: so long.
+kernel logs what Landlock refuses (type=1423). A third agent sends to the first, that to the second, that to a server of the test: in a ring each
+request would be forwarded for ever. As it is: 20 s. GPULENS_SOAK_MINUTES=10: so long.
 """
 import contextlib
 import json
@@ -17,7 +18,7 @@ import unittest
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
-from agent import BINARY, free_port, processes_below, samples, value, wait_until  # noqa: E402
+from agent import BINARY, Agent, free_port, processes_below, samples, value, wait_until  # noqa: E402
 from http_stub import HttpStub  # noqa: E402
 from test_sandbox import TRY_INSIDE, World, confines, try_inside  # noqa: E402
 
@@ -58,7 +59,7 @@ class KernelLog:
 class Everything:
     """A World whose agent has every sink and receiver, and is used as its users use it."""
 
-    def __init__(self, case, mode, ports, to, hook):
+    def __init__(self, case, mode, ports, sinks, hook):
         self.world = World(case, mode=mode)
         folder = self.world.folder
         self.config = self.world.config.split("sinks:")[0] + (
@@ -66,8 +67,7 @@ class Everything:
             "discovery: {local: {enabled: true}}\n"
             f"receivers:\n  otlp: {{http: {{listen: ['127.0.0.1:{ports[0]}']}}, grpc: {{listen: ['127.0.0.1:{ports[1]}']}}}}\n"
             f"  remote_write: {{http: {{listen: ['127.0.0.1:{ports[2]}']}}}}\n"
-            f"sinks:\n  otlp: {{endpoint: 'http://127.0.0.1:{to[0]}', interval: 1s}}\n"
-            f"  remote_write: {{url: 'http://127.0.0.1:{to[2]}/api/v1/write', interval: 1s}}\n"
+            f"{sinks}"
             f"  file: {{path: {folder}/run/readings.json, rotate_size: 1MiB, interval: 1s}}\n"
             f"  webhook: {{url: '{hook.origin}/hook', interval: 5s}}\n"
             f"  keda: {{listen: ['127.0.0.1:{ports[3]}']}}\n")
@@ -105,14 +105,21 @@ class Everything:
             urllib.request.urlopen(f"http://127.0.0.1:{agent.ws_port}/", timeout=5).close()
 
 
+def sinks_to(otlp, remote_write):
+    return (f"sinks:\n  otlp: {{endpoint: 'http://127.0.0.1:{otlp}', interval: 1s}}\n"
+            f"  remote_write: {{url: 'http://127.0.0.1:{remote_write}/api/v1/write', interval: 1s}}\n")
+
+
 @unittest.skipUnless(os.getuid() == 0 and TRY_INSIDE.exists() and confines(), "needs root, try_inside, and a build without a sanitizer")
 class Logged(unittest.TestCase):
     def test_nothing_is_refused_that_is_needed(self):
         log = KernelLog()
         self.addCleanup(log.close)
         first, second = ([free_port() for _ in range(4)] for _ in range(2))
-        with HttpStub(lambda *_: (200, {}, b"")) as hook, Everything(self, "log", first, second, hook) as logs, \
-                Everything(self, "enforce", second, first, hook) as enforces:
+        with HttpStub(lambda *_: (200, {}, b"")) as server, \
+                Everything(self, "enforce", second, sinks_to(server.port, server.port), server) as enforces, \
+                Everything(self, "log", first, sinks_to(second[0], second[2]), server) as logs, \
+                Agent("--demo", config=sinks_to(first[0], first[2])):
             end, round_ = time.monotonic() + SECONDS, 0
             while time.monotonic() < end:
                 for one in (logs, enforces):
