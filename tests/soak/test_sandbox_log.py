@@ -18,7 +18,7 @@ import unittest
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
-from agent import BINARY, Agent, free_port, processes_below, samples, value, wait_until  # noqa: E402
+from agent import BINARY, Agent, free_port, processes_below, value, wait_until  # noqa: E402
 from http_stub import HttpStub  # noqa: E402
 from test_sandbox import TRY_INSIDE, World, confines, try_inside  # noqa: E402
 
@@ -129,10 +129,9 @@ class Logged(unittest.TestCase):
             lines = log.of(logs.pids | enforces.pids)
             self.assertEqual(lines, [], f"{len(lines)} calls were refused")
             for one in (logs, enforces):
-                page = one.world.agent.page()
-                up = {s.labels["collector"]: s.value for s in samples(page, "gpulens_collector_up")}
-                self.assertEqual(up["nvidia"], 1, up)
-                self.assertGreater(value(page, "gpulens_config_reloads_total", result="applied"), 0)
+                self.assertGreater(value(one.world.agent.page(), "gpulens_config_reloads_total", result="applied"), 0)
+                # Its process was killed often: the next start waits for the end of a back-off.
+                wait_until(lambda one=one: value(one.world.agent.page(), "gpulens_collector_up", collector="nvidia") == 1, 120, "the reader process")
                 wait_until(lambda one=one: value(one.world.agent.page(), "gpulens_sink_up", sink="otlp") == 1, 30, "the sink after the last reload")
             # The log has what is refused: else it would be empty in any case.
             pid = logs.world.agent.process.pid
