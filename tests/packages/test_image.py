@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import hashlib
 import http.server
+import json
 import pathlib
 import re
 import shutil
@@ -284,6 +285,12 @@ class UnderPodman(unittest.TestCase):
             self.assertIn("OK - gpu_num", self.podman.run("exec", name, "gpulens", "check", "gpu_num"))
             self.assertEqual(self.podman.run("exec", name, "gpulens", "version").split()[1], packing.version())
             self.assertIn("the agent of user gpulens", self.podman.run("exec", name, "gpulens", "doctor", "--demo"))
+            # Confined inside the container's own limits, too.
+            sandbox = json.loads(get(f"http://127.0.0.1:{port}/-/status"))["sandbox"]
+            for process in sandbox["processes"]:
+                off = [layer for layer in process["layers"] if not layer["on"]]
+                self.assertEqual([layer for layer in off if "Landlock" not in layer["detail"]], [], process)
+            self.assertIn("agent", [process["process"] for process in sandbox["processes"]])
             log = self.podman.run("logs", name)
         self.assertNotIn("Read-only file system", log)
         self.assertNotIn(" WARN ", log)
