@@ -35,6 +35,8 @@ constexpr size_t kMostPriceRows = 100'000;
 constexpr size_t kMostPriceCells = 128;
 constexpr size_t kMostPriceLineBytes = 8192;
 constexpr size_t kMostPriceFiles = 64;
+// They are searched one by one.
+constexpr size_t kMostRowsOfModel = 1000;
 constexpr size_t kMostSteps = 32;
 constexpr size_t kMostHours = 4;
 constexpr int64_t kNanos = 1'000'000'000;
@@ -571,11 +573,18 @@ class PriceLoader {
                           .first = static_cast<uint32_t>(tables_->rows.size()),
                           .count = 0});
       }
+      if (++models.back().count > kMostRowsOfModel) {
+        return {Code::kInvalidArgument,
+                RowPlace(one.row) + one.provider + " " + one.model + " has more than 1000 rows"};
+      }
       RETURN_IF_ERROR(CheckUnique(models.back(), one.row));
-      ++models.back().count;
       tables_->rows.push_back(one.row);
     }
     return Ok();
+  }
+
+  std::string RowPlace(const PriceRow& row) const {
+    return tables_->sources[row.file].name + ":" + std::to_string(row.id.line) + ": ";
   }
 
   // Rows of equal precedence are next to each other.
@@ -591,8 +600,7 @@ class PriceLoader {
       if (other.file != row.file || Specificity(other) != Specificity(row) || other.from_s != row.from_s)
         break;
       if (!same_hours(other, row)) continue;
-      return {Code::kInvalidArgument, tables_->sources[row.file].name + ":" + std::to_string(row.id.line) +
-                                          ": " + model.provider + " " + model.name +
+      return {Code::kInvalidArgument, RowPlace(row) + model.provider + " " + model.name +
                                           " has a row with the same valid_from, hours and weekdays at line " +
                                           std::to_string(other.id.line)};
     }

@@ -4,7 +4,8 @@
 // comments. The first other line names the columns, in any order; all other lines are rows with as many
 // cells. An empty cell and "-" mean: not known, or not sold. 0 means free. Prices are whole micro-dollars per
 // 1,000,000 units: 2 USD per million tokens is 2000000, and 0.10 USD a search is 100000000000. Limits: 16
-// MiB, 100,000 rows, 128 columns, 8 KiB a line, 200 bytes a name, 10^15 a price.
+// MiB and 100,000 rows a file, 1,000 rows of a model, 128 columns, 8 KiB a line, 200 bytes a name, 10^15 a
+// price.
 //
 //   provider, model      needed. Names as the provider writes them; case counts. The model "*" is the price
 //                        of models that have none (Default below), never a pattern.
@@ -182,9 +183,9 @@ class PriceTable {
   // Knows no price.
   PriceTable() noexcept = default;
 
-  // Files in ascending precedence. With `providers`, rows of others are checked and left out: a list of all
-  // providers of the world costs memory only for those that are configured. kInvalidArgument: a file breaks a
-  // rule above; the detail is "own.tsv:12: column cached_input: …".
+  // Files in ascending precedence. With `providers`, rows of others are checked one by one and left out: a
+  // list of all providers of the world costs memory only for those that are configured. kInvalidArgument: a
+  // file breaks a rule above; the detail is "own.tsv:12: column cached_input: …".
   static Result<PriceTable> Load(std::span<const PriceFile> files,
                                  std::span<const std::string> providers = {});
 

@@ -128,6 +128,9 @@ TEST(PriceTable, ValidityIsFromInclusiveToExclusive) {
   EXPECT_EQ(PriceAt(table, "a", LlmClass::kInput, kNoon + 6 * kHourNs), 3);
   EXPECT_EQ(PriceAt(table, "a", LlmClass::kInput, -1), 1);
   EXPECT_EQ(PriceAt(One("provider model input valid_from\np a 1 2026-11-24\n"), "a", LlmClass::kInput), -2);
+  const PriceTable ended = One("provider model input valid_to\np a 1 2026-11-23T12:00:00Z\n");
+  EXPECT_EQ(PriceAt(ended, "a", LlmClass::kInput, kNoon - 1), 1);
+  EXPECT_EQ(PriceAt(ended, "a", LlmClass::kInput, kNoon), -2);
 }
 
 TEST(PriceTable, HoursAndWeekdaysAreThoseOfUtc) {
@@ -361,6 +364,12 @@ TEST(PriceTable, HasLimits) {
   for (int i = 0; i < 127; ++i) columns += "\tx_" + std::to_string(i);
   EXPECT_THAT(error(columns), HasSubstr("more than 128 cells"));
   EXPECT_EQ(error("\xEF\xBB\xBFprovider\tmodel\tinput\r\np\ta\t1\r\n"), "");
+  std::string rows = "provider\tmodel\tinput\tvalid_from\n";
+  for (int i = 0; i < 1000; ++i)
+    rows +=
+        "p\ta\t1\t2026-01-01T00:" + std::to_string(10 + i / 50) + ":" + std::to_string(10 + i % 50) + "Z\n";
+  EXPECT_EQ(error(rows), "");
+  EXPECT_THAT(error(rows + "p\ta\t1\t-\n"), HasSubstr("f:1002: p a has more than 1000 rows"));
   const std::vector<PriceFile> many(65);
   EXPECT_FALSE(PriceTable::Load(many).ok());
 }
