@@ -1,6 +1,7 @@
 #include "base/json.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/stable_sort.h"
 #include "base/text.h"
@@ -12,6 +13,20 @@ constexpr unsigned kReplacement = 0xFFFD;
 
 constexpr bool IsHigh(unsigned unit) noexcept { return unit >= 0xD800 && unit < 0xDC00; }
 constexpr bool IsLow(unsigned unit) noexcept { return unit >= 0xDC00 && unit < 0xE000; }
+
+// Number of bytes at the front that are neither a quote, a backslash nor a control byte, or fewer: eight at a time.
+size_t PlainBytes(std::string_view text) noexcept {
+  constexpr uint64_t kOnes = 0x0101010101010101u, kHigh = 0x8080808080808080u;
+  // The high bit of each byte that is 0; bits above the first such byte may be set, too.
+  const auto zeros = [](uint64_t word) { return (word - kOnes) & ~word & kHigh; };
+  size_t at = 0;
+  for (; at + 8 <= text.size(); at += 8) {
+    uint64_t word;
+    std::memcpy(&word, text.data() + at, sizeof word);
+    if (zeros(word ^ kOnes * '"') | zeros(word ^ kOnes * '\\') | ((word - kOnes * 0x20) & ~word & kHigh)) break;
+  }
+  return at;
+}
 
 }  // namespace
 
@@ -109,6 +124,7 @@ bool JsonScanner::NextMember(bool& begun, std::string_view& key) {
 bool JsonScanner::String(std::string_view& out) {
   if (Peek() != kString) return Fail("no text");
   const size_t start = ++at_;
+  at_ += PlainBytes(text_.substr(at_));
   while (at_ < text_.size()) {
     const char c = text_[at_];
     if (c == '"') {
@@ -203,7 +219,18 @@ bool JsonScanner::Word() noexcept {
 bool JsonScanner::Skip() {
   std::string_view text;
   switch (Peek()) {
-    case kString: return String(text);
+    case kString:
+      // As String() does, but what is not read is not copied.
+      for (++at_; at_ < text_.size();) {
+        at_ += PlainBytes(text_.substr(at_));
+        if (at_ >= text_.size()) break;
+        const char c = text_[at_++];
+        if (c == '"') return true;
+        if (static_cast<unsigned char>(c) < 0x20) return --at_, Fail("a control byte in a string");
+        scratch_.clear();
+        if (c == '\\' && !Escape()) return false;
+      }
+      return Fail("unterminated string");
     case kNumber: return Number(text);
     case kObject:
       if (!Enter()) return false;

@@ -33,22 +33,22 @@ struct RelayRecord {
 class FunctionPolicy final : public RelayPolicy {
  public:
   class Exchange;
-  std::function<void(const RelayRequest&, RelayHandle)> begin;
-  std::function<void(const RelayRequest&, RelayHandle)> request;  // empty: forwards to `upstream`
-  std::function<void(const RelayHead&, RelayPass&, RelayHandle)> head;
-  std::function<void(std::string_view, RelayOutput&, RelayHandle)> body;
-  std::function<void(RelayOutput&, RelayHandle)> body_end;
-  std::function<void(RelayOutput&)> resume;
-  std::function<void(const RelayAttempt&, RelayHandle)> failed;
-  std::function<void(const RelayAttempt&, RelayOutput&)> cut;
-  std::function<RelayDrain()> gone;
-  std::function<void(const RelayHead&, HttpResponse&)> refuse;
+  std::function<void(const RelayRequest&, RelayHandle)> on_begin;
+  std::function<void(const RelayRequest&, RelayHandle)> on_request;  // empty: forwards to `upstream`
+  std::function<void(const RelayHead&, RelayPass&, RelayHandle)> on_head;
+  std::function<void(std::string_view, RelayOutput&, RelayHandle)> on_body;
+  std::function<void(RelayOutput&, RelayHandle)> on_body_end;
+  std::function<void(RelayOutput&)> on_resume;
+  std::function<void(const RelayAttempt&, RelayHandle)> on_failed;
+  std::function<void(const RelayAttempt&, RelayOutput&)> on_cut;
+  std::function<RelayDrain()> on_gone;
+  std::function<void(const RelayHead&, HttpResponse&)> on_refuse;
   Ref<UpstreamPool> upstream;
   bool inspect = false, same_length = false;
 
   std::unique_ptr<RelayExchange> Begin(const RelayRequest& request, RelayHandle handle) override;
   void Refuse(const RelayHead& head, HttpResponse& refusal) override {
-    if (refuse) refuse(head, refusal);
+    if (on_refuse) on_refuse(head, refusal);
   }
   std::vector<RelayRecord> ended() const {
     std::lock_guard lock(mutex_);
@@ -73,7 +73,7 @@ class FunctionPolicy::Exchange final : public RelayExchange {
     --policy_.alive_;
   }
   void OnRequest(const RelayRequest& request) override {
-    if (policy_.request) return policy_.request(request, handle_);
+    if (policy_.on_request) return policy_.on_request(request, handle_);
     RelayForward forward;
     forward.upstream = policy_.upstream;
     handle_.Forward(forward);
@@ -81,28 +81,28 @@ class FunctionPolicy::Exchange final : public RelayExchange {
   void OnUpstreamHead(const RelayHead& head, RelayPass& pass) override {
     pass.write_first = !policy_.inspect;
     pass.same_length = policy_.same_length;
-    if (policy_.head) policy_.head(head, pass, handle_);
+    if (policy_.on_head) policy_.on_head(head, pass, handle_);
   }
   void OnBody(std::string_view piece, RelayOutput& output) override {
     EXPECT_EQ(record_.ends, 0);
     record_.seen += piece;
-    if (policy_.body) policy_.body(piece, output, handle_);
+    if (policy_.on_body) policy_.on_body(piece, output, handle_);
     else output.Pass(piece);
   }
   void OnBodyEnd(RelayOutput& output) override {
-    if (policy_.body_end) policy_.body_end(output, handle_);
+    if (policy_.on_body_end) policy_.on_body_end(output, handle_);
   }
   void OnResume(RelayOutput& output) override {
-    if (policy_.resume) policy_.resume(output);
+    if (policy_.on_resume) policy_.on_resume(output);
   }
   void OnAttemptFailed(const RelayAttempt& attempt) override {
     record_.failures.push_back(attempt.failure);
-    if (policy_.failed) policy_.failed(attempt, handle_);
+    if (policy_.on_failed) policy_.on_failed(attempt, handle_);
   }
   void OnCut(const RelayAttempt& attempt, RelayOutput& output) override {
-    if (policy_.cut) policy_.cut(attempt, output);
+    if (policy_.on_cut) policy_.on_cut(attempt, output);
   }
-  RelayDrain OnClientGone() override { return policy_.gone ? policy_.gone() : RelayDrain{}; }
+  RelayDrain OnClientGone() override { return policy_.on_gone ? policy_.on_gone() : RelayDrain{}; }
   void OnEnd(const RelayOutcome& outcome) override {
     ++record_.ends;
     record_.outcome = outcome;
@@ -120,7 +120,7 @@ class FunctionPolicy::Exchange final : public RelayExchange {
 inline std::unique_ptr<RelayExchange> FunctionPolicy::Begin(const RelayRequest& request, RelayHandle handle) {
   ++begun_;
   auto made = std::make_unique<Exchange>(*this, handle);
-  if (begin) begin(request, handle);
+  if (on_begin) on_begin(request, handle);
   return made;
 }
 

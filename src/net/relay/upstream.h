@@ -73,9 +73,8 @@ class UpstreamCircuit {
 };
 
 struct UpstreamOptions {
-  std::string name;  // for messages
-  HttpUrl url;       // scheme, host and port; the rest is not used
-  std::shared_ptr<const TlsContext> tls;  // for https
+  HttpUrl url = {};  // scheme, host and port; the rest is not used
+  std::shared_ptr<const TlsContext> tls = {};  // for https
   size_t max_connections = 1024;
   size_t max_idle = 256;
   Duration idle = std::chrono::seconds(90);            // that an unused connection is kept
@@ -85,7 +84,7 @@ struct UpstreamOptions {
   Duration between = std::chrono::seconds(300);        // between two pieces of a body that is waited for
   Duration keep_addresses = std::chrono::seconds(10);  // of a look-up
   RelayHeadLimits limits = {.bytes = 64 << 10, .target_bytes = 0, .fields = 300};
-  UpstreamCircuit::Options circuit;
+  UpstreamCircuit::Options circuit = {};
   const Clock* clock = &RealClock();  // of the circuit and of addresses
 };
 
