@@ -74,6 +74,27 @@ std::optional<PriceTier> ParsePriceTier(std::string_view name) noexcept {
   return std::nullopt;
 }
 
+std::optional<PriceTier> ServedTier(std::string_view name) noexcept {
+  struct Served {
+    std::string_view name;
+    PriceTier tier;
+  };
+  static constexpr Served kServed[] = {
+      {"", PriceTier::kStandard},
+      {"auto", PriceTier::kStandard},
+      {"default", PriceTier::kStandard},
+      {"on_demand", PriceTier::kStandard},
+      {"TRAFFIC_TYPE_UNSPECIFIED", PriceTier::kStandard},
+      {"ON_DEMAND", PriceTier::kStandard},
+      {"ON_DEMAND_FLEX", PriceTier::kFlex},
+      {"ON_DEMAND_PRIORITY", PriceTier::kPriority},
+  };
+  for (const Served& served : kServed) {
+    if (served.name == name) return served.tier;
+  }
+  return ParsePriceTier(name);
+}
+
 std::string PriceRowText(PriceRowId id) {
   std::string text;
   for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[id.file >> shift & 15];

@@ -87,8 +87,13 @@ enum class PriceTier : uint8_t { kStandard, kBatch, kFlex, kPriority, kFast };
 inline constexpr size_t kPriceTiers = 5;
 // "standard", "batch", "flex", "priority", "fast".
 std::string_view PriceTierName(PriceTier tier) noexcept;
-// The reverse. What providers call their tiers is for the reader of their answers to know.
+// The reverse.
 std::optional<PriceTier> ParsePriceTier(std::string_view name) noexcept;
+// The tier that an answer names: `service_tier` of OpenAI and those that have its API, of Anthropic and
+// Bedrock, `speed` of Anthropic, `trafficType` of Google. A name for no tier in particular ("", "auto",
+// "default") is the standard one; a line of a batch names none, so the caller must know it. None: capacity
+// that is not paid by the unit ("scale", "PROVISIONED_THROUGHPUT", "reserved") and unknown names.
+std::optional<PriceTier> ServedTier(std::string_view name) noexcept;
 
 // Names a row for ever: the first 8 bytes of the SHA-256 of its file, and the row's line. With the file, the
 // record's time, tier and usage every charge can be computed again. Old files are to be kept for that.

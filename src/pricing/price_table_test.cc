@@ -423,6 +423,16 @@ TEST(PriceTable, TiersHaveNames) {
     EXPECT_EQ(ParsePriceTier(PriceTierName(tier)), tier);
   }
   EXPECT_EQ(ParsePriceTier("default"), std::nullopt);
+  for (const char* name : {"", "auto", "default", "standard", "on_demand", "ON_DEMAND"})
+    EXPECT_EQ(ServedTier(name), PriceTier::kStandard) << name;
+  EXPECT_EQ(ServedTier("batch"), PriceTier::kBatch);
+  EXPECT_EQ(ServedTier("flex"), PriceTier::kFlex);
+  EXPECT_EQ(ServedTier("ON_DEMAND_FLEX"), PriceTier::kFlex);
+  EXPECT_EQ(ServedTier("priority"), PriceTier::kPriority);
+  EXPECT_EQ(ServedTier("ON_DEMAND_PRIORITY"), PriceTier::kPriority);
+  EXPECT_EQ(ServedTier("fast"), PriceTier::kFast);
+  for (const char* name : {"scale", "PROVISIONED_THROUGHPUT", "performance", "reserved", "Flex"})
+    EXPECT_EQ(ServedTier(name), std::nullopt) << name;
 }
 
 }  // namespace
