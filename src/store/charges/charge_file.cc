@@ -102,10 +102,12 @@ Result<std::unique_ptr<ChargeFile>> ChargeFile::Open(const Options& options) {
   if (!options.read_only) RETURN_IF_ERROR(OfFile(options.path, sqlite::BringUpToDate(opened, kChargeSchema)));
   ASSIGN_OR_RETURN(const int64_t version, sqlite::CheckVersion(opened, kChargeSchema));
   if (version < kChargeSchema.count)
-    return Status{Code::kUnavailable, options.path + " is empty or of an older program: nothing was written yet"};
+    return Status{Code::kUnavailable,
+                  options.path + " is empty or of an older program: nothing was written yet"};
   if (!options.read_only) {
     ASSIGN_OR_RETURN(file->insert_, opened.Prepare(InsertSql()));
-    ASSIGN_OR_RETURN(file->insert_attempt_, opened.Prepare("INSERT OR IGNORE INTO llm_attempt VALUES(?,?,?,?,?,?,?)"));
+    ASSIGN_OR_RETURN(file->insert_attempt_,
+                     opened.Prepare("INSERT OR IGNORE INTO llm_attempt VALUES(?,?,?,?,?,?,?)"));
   }
   file->lock_ = std::move(lock);
   return file;
@@ -130,8 +132,8 @@ Result<ChargeWriteCounts> ChargeFile::Write(std::span<const ChargeRecord> record
     for (const ChargeAttempt& attempt : record.attempts) {
       RETURN_IF_ERROR(insert_attempt_
                           .BindAll(std::string_view(scratch.id), ++number, std::string_view(attempt.provider),
-                                   std::string_view(attempt.result), attempt.begin_unix_ns, attempt.duration_ns,
-                                   attempt.uncertain_list_pico)
+                                   std::string_view(attempt.result), attempt.begin_unix_ns,
+                                   attempt.duration_ns, attempt.uncertain_list_pico)
                           .Execute());
     }
   }
@@ -143,13 +145,15 @@ Result<ChargeWriteCounts> ChargeFile::Write(std::span<const ChargeRecord> record
 Status ChargeFile::Forget() {
   if (options_.retention.count() <= 0) return Ok();
   const int64_t before = options_.clock->Now().unix_ns - options_.retention.count();
-  ASSIGN_OR_RETURN(const int64_t oldest,
-                   database_.Number("SELECT coalesce(min(settled_unix_ns),9223372036854775807) FROM llm_charge"));
+  ASSIGN_OR_RETURN(
+      const int64_t oldest,
+      database_.Number("SELECT coalesce(min(settled_unix_ns),9223372036854775807) FROM llm_charge"));
   if (oldest >= before) return Ok();
   const int64_t end = std::min(before, oldest + kForgetNs);
-  RETURN_IF_ERROR(database_.Execute("DELETE FROM llm_attempt WHERE request_id IN(SELECT request_id FROM llm_charge "
-                                    "WHERE settled_unix_ns<?)",
-                                    end));
+  RETURN_IF_ERROR(
+      database_.Execute("DELETE FROM llm_attempt WHERE request_id IN(SELECT request_id FROM llm_charge "
+                        "WHERE settled_unix_ns<?)",
+                        end));
   return database_.Execute("DELETE FROM llm_charge WHERE settled_unix_ns<?", end);
 }
 
@@ -189,10 +193,9 @@ Result<std::vector<ChargeRecord>> ChargeFile::List(const ChargePlace& after, siz
 Result<std::optional<IdempotentCharge>> ChargeFile::FindIdempotent(std::string_view key,
                                                                    const IdempotencyHash& hash,
                                                                    int64_t since_unix_ns) {
-  ASSIGN_OR_RETURN(
-      sqlite::Statement row,
-      database_.Prepare(charge_sql::IdempotentSql(charge_sql::WhichIdempotent(key, hash, Engine::kSqlite),
-                                                  since_unix_ns, "llm_charge", Engine::kSqlite)));
+  ASSIGN_OR_RETURN(sqlite::Statement row, database_.Prepare(charge_sql::IdempotentSql(
+                                              charge_sql::WhichIdempotent(key, hash, Engine::kSqlite),
+                                              since_unix_ns, "llm_charge", Engine::kSqlite)));
   std::optional<IdempotentCharge> found;
   RETURN_IF_ERROR(row.Each([&] {
     if (IdempotentCharge one; charge_sql::ReadIdempotent(row, one)) found = std::move(one);
@@ -201,9 +204,8 @@ Result<std::optional<IdempotentCharge>> ChargeFile::FindIdempotent(std::string_v
 }
 
 Result<std::vector<IdempotentCharge>> ChargeFile::ListIdempotent(int64_t since_unix_ns) {
-  ASSIGN_OR_RETURN(
-      sqlite::Statement row,
-      database_.Prepare(charge_sql::IdempotentSql("", since_unix_ns, "llm_charge", Engine::kSqlite)));
+  ASSIGN_OR_RETURN(sqlite::Statement row, database_.Prepare(charge_sql::IdempotentSql(
+                                              "", since_unix_ns, "llm_charge", Engine::kSqlite)));
   std::vector<IdempotentCharge> found;
   RETURN_IF_ERROR(row.Each([&] {
     if (IdempotentCharge one; charge_sql::ReadIdempotent(row, one)) found.push_back(std::move(one));

@@ -3,8 +3,9 @@
 //   llm_charge   the columns of charge_sql.h; request_id is unique
 //   llm_attempt  (request_id, number) and the attempt
 //
-// A file of its own and not the telemetry's: that one loses the last commits in a power cut, has many writers and is
-// deleted by age. Here each commit waits for the disk, one program writes, and rows go only by `retention`.
+// A file of its own and not the telemetry's: that one loses the last commits in a power cut, has many writers
+// and is deleted by age. Here each commit waits for the disk, one program writes, and rows go only by
+// `retention`.
 #pragma once
 
 #include <memory>
@@ -22,15 +23,15 @@ class ChargeFile final : public ChargeStore {
   struct Options {
     std::string path;
     bool read_only = false;
-    bool create = true;      // a missing file, with mode 0600, and the folders above it
-    Duration retention{0};   // rows settled before it are deleted, an hour's at most with each Write; 0: none
-    bool durable = true;     // a commit waits for the disk
+    bool create = true;     // a missing file, with mode 0600, and the folders above it
+    Duration retention{0};  // rows settled before it are deleted, an hour's at most with each Write; 0: none
+    bool durable = true;    // a commit waits for the disk
     Duration longest = std::chrono::minutes(10);  // of all reading, and of a Write: then kTimeout
     const Clock* clock = &RealClock();
   };
 
-  // kUnavailable: another program writes it, there is no file (read-only), or a newer program made it. kDataLoss: it is
-  // damaged or not ours; it is left as it is, because charges that were in it are needed.
+  // kUnavailable: another program writes it, there is no file (read-only), or a newer program made it.
+  // kDataLoss: it is damaged or not ours; it is left as it is, because charges that were in it are needed.
   static Result<std::unique_ptr<ChargeFile>> Open(const Options& options);
 
   Result<ChargeWriteCounts> Write(std::span<const ChargeRecord> records) override;

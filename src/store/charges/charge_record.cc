@@ -8,9 +8,8 @@
 namespace gpulens {
 namespace {
 
-constexpr std::array<std::string_view, kChargeOutcomes> kOutcomeNames = {"complete", "cancelled",
-                                                                         "upstream_failed", "refused",
-                                                                         "unsettled"};
+constexpr std::array<std::string_view, kChargeOutcomes> kOutcomeNames = {
+    "complete", "cancelled", "upstream_failed", "refused", "unsettled"};
 constexpr std::array<std::string_view, kCountedBys> kCountedByNames = {
     "nothing", "usage", "tokenized", "events", "calibrated", "partial", "recovered", "unsettled"};
 

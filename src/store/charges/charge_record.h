@@ -102,12 +102,12 @@ inline constexpr size_t kMostAttempts = 16, kMostBudgets = 16;
 inline constexpr size_t kMostChargeText = 256;
 inline constexpr int64_t kMostChargeUnits = 1'000'000'000'000;  // of a class: sums of millions of records fit
 
-// Bounds texts and lists, replaces invalid UTF-8 and control characters, and limits units to 0 … kMostChargeUnits,
-// so that every store takes the record and its sums. Names of models come from clients.
+// Bounds texts and lists, replaces invalid UTF-8 and control characters, and limits units to 0 …
+// kMostChargeUnits, so that every store takes the record and its sums. Names of models come from clients.
 void Clean(ChargeRecord& record);
 
-// Calls visit("request_id", record.id), … for every member but the attempts, in the order of the journal and of the
-// tables. A new member is put at the end: older journals and tables lack it. Record is const or not.
+// Calls visit("request_id", record.id), … for every member but the attempts, in the order of the journal and
+// of the tables. A new member is put at the end: older journals and tables lack it. Record is const or not.
 template <class Record, class Visit>
 void ForEachChargeField(Record& record, Visit&& visit) {
   visit("request_id", record.id);

@@ -79,12 +79,13 @@ class QueriedCharges : public ChargeStore {
   }
 
   Result<std::vector<__int128>> Spent(std::span<const BudgetWindow> windows) override {
-    return charge_sql::SpentBy(windows, kChargeTable, engine, [&](const std::string& sql, const auto& on_row) {
-      return self().Select(sql, [&](const auto& row) {
-        on_row(row);
-        return Ok();
-      });
-    });
+    return charge_sql::SpentBy(windows, kChargeTable, engine,
+                               [&](const std::string& sql, const auto& on_row) {
+                                 return self().Select(sql, [&](const auto& row) {
+                                   on_row(row);
+                                   return Ok();
+                                 });
+                               });
   }
 
   Result<std::vector<ChargeRecord>> List(const ChargePlace& after, size_t limit) override {
@@ -162,11 +163,13 @@ class PostgresCharges final : public QueriedCharges<PostgresCharges, Engine::kPo
     RETURN_IF_ERROR(connection_.Run("SET LOCAL client_min_messages TO warning"));
     // Two programs that create a table at once would fail ("gpulchg" in ASCII).
     RETURN_IF_ERROR(connection_.Run("SELECT pg_advisory_xact_lock(29114480542836839)"));
-    RETURN_IF_ERROR(connection_.Run("CREATE TABLE IF NOT EXISTS gpulens_llm_schema(version BIGINT NOT NULL)"));
+    RETURN_IF_ERROR(
+        connection_.Run("CREATE TABLE IF NOT EXISTS gpulens_llm_schema(version BIGINT NOT NULL)"));
     ASSIGN_OR_RETURN(const int64_t version,
                      connection_.Number("SELECT coalesce(max(version),0) FROM gpulens_llm_schema"));
     if (version > kTablesVersion)
-      return {Code::kUnavailable, "the tables of charges are of a newer program: version " + std::to_string(version)};
+      return {Code::kUnavailable,
+              "the tables of charges are of a newer program: version " + std::to_string(version)};
     if (version < kTablesVersion) {
       std::string charge = "CREATE TABLE IF NOT EXISTS gpulens_llm_charge(";
       for (const Column& column : charge_sql::Columns()) {
@@ -176,14 +179,17 @@ class PostgresCharges final : public QueriedCharges<PostgresCharges, Engine::kPo
         else if (column.type != Type::kMaybeInt) charge += " NOT NULL";
       }
       RETURN_IF_ERROR(connection_.Run(charge + ")"));
-      RETURN_IF_ERROR(connection_.Run("CREATE INDEX IF NOT EXISTS gpulens_llm_charge_by_settled ON "
-                                      "gpulens_llm_charge(settled_unix_ns, request_id)"));
-      RETURN_IF_ERROR(connection_.Run("CREATE INDEX IF NOT EXISTS gpulens_llm_charge_by_idempotency ON "
-                                      "gpulens_llm_charge(idempotency, key_id) WHERE idempotency<>''"));
+      RETURN_IF_ERROR(
+          connection_.Run("CREATE INDEX IF NOT EXISTS gpulens_llm_charge_by_settled ON "
+                          "gpulens_llm_charge(settled_unix_ns, request_id)"));
+      RETURN_IF_ERROR(
+          connection_.Run("CREATE INDEX IF NOT EXISTS gpulens_llm_charge_by_idempotency ON "
+                          "gpulens_llm_charge(idempotency, key_id) WHERE idempotency<>''"));
       RETURN_IF_ERROR(connection_.Run(
           "CREATE TABLE IF NOT EXISTS gpulens_llm_attempt(request_id UUID NOT NULL, number BIGINT NOT NULL, "
           "provider TEXT NOT NULL, result TEXT NOT NULL, begin_unix_ns BIGINT NOT NULL, "
-          "duration_ns BIGINT NOT NULL, uncertain_list_pico BIGINT NOT NULL, PRIMARY KEY(request_id, number))"));
+          "duration_ns BIGINT NOT NULL, uncertain_list_pico BIGINT NOT NULL, PRIMARY KEY(request_id, "
+          "number))"));
       RETURN_IF_ERROR(connection_.Run("INSERT INTO gpulens_llm_schema(version) VALUES(" +
                                       std::to_string(kTablesVersion) + ")"));
     }
@@ -196,17 +202,19 @@ class PostgresCharges final : public QueriedCharges<PostgresCharges, Engine::kPo
       (types += types.empty() ? "" : ", ") += column.name + " " + TypeName(column);
     const std::optional<std::string> charges[] = {"[" + rows.charges + "]"};
     RETURN_IF_ERROR(connection_.Run("BEGIN"));
-    ASSIGN_OR_RETURN(const postgres::ResultRows inserted,
-                     connection_.Query("INSERT INTO gpulens_llm_charge(" + charge_sql::ColumnList() + ") SELECT " +
-                                           charge_sql::ColumnList() + " FROM json_to_recordset($1::json) AS r(" +
-                                           types + ") ON CONFLICT(request_id) DO NOTHING",
-                                       charges));
+    ASSIGN_OR_RETURN(
+        const postgres::ResultRows inserted,
+        connection_.Query("INSERT INTO gpulens_llm_charge(" + charge_sql::ColumnList() + ") SELECT " +
+                              charge_sql::ColumnList() + " FROM json_to_recordset($1::json) AS r(" + types +
+                              ") ON CONFLICT(request_id) DO NOTHING",
+                          charges));
     if (!rows.attempts.empty()) {
       const std::optional<std::string> attempts[] = {"[" + rows.attempts + "]"};
       RETURN_IF_ERROR(connection_.Run(
           "INSERT INTO gpulens_llm_attempt(request_id, number, provider, result, begin_unix_ns, duration_ns, "
           "uncertain_list_pico) SELECT request_id, number, provider, result, begin_unix_ns, duration_ns, "
-          "uncertain_list_pico FROM json_to_recordset($1::json) AS r(request_id uuid, number bigint, provider text, "
+          "uncertain_list_pico FROM json_to_recordset($1::json) AS r(request_id uuid, number bigint, "
+          "provider text, "
           "result text, begin_unix_ns bigint, duration_ns bigint, uncertain_list_pico bigint) "
           "ON CONFLICT DO NOTHING",
           attempts));
@@ -272,9 +280,9 @@ class ClickCharges final : public QueriedCharges<ClickCharges, Engine::kClickhou
   static constexpr const char* kRemember = " SETTINGS non_replicated_deduplication_window=1000";
 
   static std::string TypeName(const Column& column) {
-    constexpr std::string_view kFew[] = {"key_id",  "tenant",    "budgets",     "profile",        "region",
-                                         "dialect", "operation", "tier",        "provider",       "outcome",
-                                         "counted_by", "currency", "price_version", "model_answered"};
+    constexpr std::string_view kFew[] = {
+        "key_id", "tenant",   "budgets", "profile",    "region",   "dialect",       "operation",
+        "tier",   "provider", "outcome", "counted_by", "currency", "price_version", "model_answered"};
     if (column.type == Type::kInt) return "Int64";
     if (column.type == Type::kMaybeInt) return "Nullable(Int64)";
     return std::ranges::find(kFew, column.name) != std::end(kFew) ? "LowCardinality(String)" : "String";

@@ -11,8 +11,8 @@ namespace gpulens {
 namespace {
 
 constexpr std::array<std::string_view, kChargeDimensions> kChargeDimensionNames = {
-    "tenant", "key", "provider", "model", "tier", "profile", "region", "operation", "outcome", "counted_by",
-    "currency", "day"};
+    "tenant", "key",       "provider", "model",      "tier",     "profile",
+    "region", "operation", "outcome",  "counted_by", "currency", "day"};
 
 }  // namespace
 
@@ -177,9 +177,8 @@ std::string ListSql(const ChargePlace& after, size_t limit, std::string_view tab
 }
 
 std::string AttemptsSql(std::span<const ChargeRecord> records, std::string_view table, Engine engine) {
-  std::string sql =
-      "SELECT request_id,number,provider,result,begin_unix_ns,duration_ns,uncertain_list_pico" +
-      From(table, engine) + " WHERE request_id IN(";
+  std::string sql = "SELECT request_id,number,provider,result,begin_unix_ns,duration_ns,uncertain_list_pico" +
+                    From(table, engine) + " WHERE request_id IN(";
   for (const ChargeRecord& record : records)
     (sql += &record == records.data() ? "" : ",") += Quoted(RequestIdText(record.id), engine);
   return sql + ") ORDER BY request_id,number";

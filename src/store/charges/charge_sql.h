@@ -1,4 +1,5 @@
-// Rows and statements of the stores of charges, which SQLite, PostgreSQL and ClickHouse read alike. Internal to this folder.
+// Rows and statements of the stores of charges, which SQLite, PostgreSQL and ClickHouse read alike. Internal
+// to this folder.
 #pragma once
 
 #include <string>
@@ -15,8 +16,8 @@ namespace gpulens::charge_sql {
 
 enum class Engine : uint8_t { kSqlite, kPostgres, kClickhouse };
 
-// Calls visit(name, value) for each column of a record: a string_view, an int64_t or an optional of it. Texts live
-// until the next call with the same scratch.
+// Calls visit(name, value) for each column of a record: a string_view, an int64_t or an optional of it. Texts
+// live until the next call with the same scratch.
 struct Scratch {
   std::string id, budgets, idempotency;
   std::string unit_names[kLlmClasses];
@@ -71,7 +72,9 @@ Result<ChargeRecord> ReadRecord(const Rows& row) {
     void operator()(const char*, int64_t& value) { value = row.Int(at++); }
     void operator()(const char*, std::optional<int64_t>& value) { value = row.MaybeInt(at++); }
     void operator()(const char*, std::string& text) { text = row.Text(at++); }
-    void operator()(const char*, std::vector<std::string>& budgets) { budgets = ParseBudgets(row.Text(at++)); }
+    void operator()(const char*, std::vector<std::string>& budgets) {
+      budgets = ParseBudgets(row.Text(at++));
+    }
     void operator()(const char*, ChargeOutcome& outcome) { good &= Parse(row.Text(at++), outcome); }
     void operator()(const char*, CountedBy& by) { good &= Parse(row.Text(at++), by); }
     void operator()(const char*, LlmUsage& usage) {
@@ -155,7 +158,8 @@ Result<std::vector<__int128>> SpentBy(std::span<const BudgetWindow> windows, std
 }
 
 std::string ListSql(const ChargePlace& after, size_t limit, std::string_view table, Engine engine);
-// Columns: request_id, number, provider, result, begin_unix_ns, duration_ns, uncertain_list_pico. `records` are not empty.
+// Columns: request_id, number, provider, result, begin_unix_ns, duration_ns, uncertain_list_pico. `records`
+// are not empty.
 std::string AttemptsSql(std::span<const ChargeRecord> records, std::string_view table, Engine engine);
 // Adds an attempt to its record. Rows come by id and number.
 template <class Rows>
@@ -164,13 +168,16 @@ Status AddAttempt(const Rows& row, std::span<ChargeRecord> records) {
   if (!ParseRequestId(row.Text(0), id)) return {Code::kDataLoss, "an attempt has an id of no request"};
   for (ChargeRecord& record : records) {
     if (record.id != id || record.attempts.size() >= kMostAttempts) continue;
-    record.attempts.push_back({std::string(row.Text(2)), std::string(row.Text(3)), row.Int(4), row.Int(5), row.Int(6)});
+    record.attempts.push_back(
+        {std::string(row.Text(2)), std::string(row.Text(3)), row.Int(4), row.Int(5), row.Int(6)});
   }
   return Ok();
 }
 
-// Columns: key_id, idempotency, request_id, settled_unix_ns, status; the oldest first. An empty `which` lists all.
-std::string IdempotentSql(std::string_view which, int64_t since_unix_ns, std::string_view table, Engine engine);
+// Columns: key_id, idempotency, request_id, settled_unix_ns, status; the oldest first. An empty `which` lists
+// all.
+std::string IdempotentSql(std::string_view which, int64_t since_unix_ns, std::string_view table,
+                          Engine engine);
 std::string WhichIdempotent(std::string_view key, const IdempotencyHash& hash, Engine engine);
 template <class Rows>
 bool ReadIdempotent(const Rows& row, IdempotentCharge& out) {

@@ -38,14 +38,15 @@ std::string_view Name(ChargeDimension dimension) noexcept;
 bool Parse(std::string_view text, ChargeDimension& out) noexcept;
 
 struct ChargeQuery {
-  int64_t since_unix_ns = 0, until_unix_ns = INT64_MAX;  // since <= settled_unix_ns < until
-  std::vector<ChargeDimension> by = {};                  // empty: one row
+  int64_t since_unix_ns = 0, until_unix_ns = INT64_MAX;             // since <= settled_unix_ns < until
+  std::vector<ChargeDimension> by = {};                             // empty: one row
   std::vector<std::pair<ChargeDimension, std::string>> where = {};  // all must hold
 };
 // Sums of records; of money they cannot overflow.
 struct ChargeSums {
   int64_t requests = 0;
-  __int128 list_pico = 0, charged_pico = 0, reserved_unsettled_pico = 0;  // the last: the bounds of `unsettled`
+  __int128 list_pico = 0, charged_pico = 0,
+           reserved_unsettled_pico = 0;  // the last: the bounds of `unsettled`
   std::array<int64_t, kLlmClasses> units{};
 
   bool operator==(const ChargeSums&) const = default;
@@ -85,9 +86,9 @@ class ChargeStore {
  public:
   virtual ~ChargeStore() = default;
 
-  // Adds a row for each record whose id has none yet; all are kept when it returns, and a failure is repeated with
-  // the same records. At most kMostBatch. kInvalidArgument: the store refuses what a record contains, and will
-  // again. Other errors pass.
+  // Adds a row for each record whose id has none yet; all are kept when it returns, and a failure is repeated
+  // with the same records. At most kMostBatch. kInvalidArgument: the store refuses what a record contains,
+  // and will again. Other errors pass.
   static constexpr size_t kMostBatch = 1000;
   virtual Result<ChargeWriteCounts> Write(std::span<const ChargeRecord> records) = 0;
 

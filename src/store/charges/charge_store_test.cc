@@ -1,4 +1,5 @@
-// One contract, tried on a file, on a PostgreSQL server where one is installed, and on a simulated ClickHouse.
+// One contract, tried on a file, on a PostgreSQL server where one is installed, and on a simulated
+// ClickHouse.
 #include "store/charges/charge_store.h"
 
 #include <gmock/gmock.h>
@@ -54,7 +55,8 @@ class PostgresServer {
     for (const char* root : {"/usr/lib/postgresql", "build/postgres/usr/lib/postgresql"}) {
       std::error_code error;
       for (const auto& version : std::filesystem::directory_iterator(root, error))
-        if (::access((version.path() / "bin/initdb").c_str(), X_OK) == 0) return std::filesystem::absolute(version.path() / "bin");
+        if (::access((version.path() / "bin/initdb").c_str(), X_OK) == 0)
+          return std::filesystem::absolute(version.path() / "bin");
     }
     return {};
   }
@@ -66,10 +68,10 @@ class PostgresServer {
       EXPECT_EQ(::chown(folder_.path().c_str(), user_, group_), 0);
     }
     const std::string data = folder_.path() + "/data";
-    Wait(Start({Programs() + "/initdb", "-D", data, "-U", "gpulens", "--auth=trust", "--no-sync", "-E", "UTF8",
-                "--locale=C"}));
-    server_ = Start({Programs() + "/postgres", "-D", data, "-k", folder_.path(), "-c", "listen_addresses=", "-c",
-                     "fsync=off", "-p", "5432"});
+    Wait(Start({Programs() + "/initdb", "-D", data, "-U", "gpulens", "--auth=trust", "--no-sync", "-E",
+                "UTF8", "--locale=C"}));
+    server_ = Start({Programs() + "/postgres", "-D", data, "-k", folder_.path(), "-c",
+                     "listen_addresses=", "-c", "fsync=off", "-p", "5432"});
     for (int i = 0; i < 600 && ::access((folder_.path() + "/.s.PGSQL.5432").c_str(), F_OK) != 0; ++i)
       ::usleep(50'000);
   }
@@ -140,7 +142,8 @@ class PostgresUnderTest final : public StoreUnderTest {
   // The server is one for all tests: begins without tables.
   static Result<int> OpenAgain() {
     ASSIGN_OR_RETURN(const auto connection, postgres::Connection::Open(Postgres().url()));
-    RETURN_IF_ERROR(connection.Run("DROP TABLE IF EXISTS gpulens_llm_charge, gpulens_llm_attempt, gpulens_llm_schema"));
+    RETURN_IF_ERROR(
+        connection.Run("DROP TABLE IF EXISTS gpulens_llm_charge, gpulens_llm_attempt, gpulens_llm_schema"));
     return 0;
   }
 };
@@ -224,7 +227,8 @@ TEST_P(ChargeStoreContract, SumsOfEachDimensionAreThoseOfTheRecords) {
       case ChargeDimension::kTenant: return record.tenant;
       case ChargeDimension::kKey: return record.key;
       case ChargeDimension::kProvider: return record.provider;
-      case ChargeDimension::kModel: return record.model_answered.empty() ? record.model_asked : record.model_answered;
+      case ChargeDimension::kModel:
+        return record.model_answered.empty() ? record.model_asked : record.model_answered;
       case ChargeDimension::kTier: return record.tier;
       case ChargeDimension::kProfile: return record.profile;
       case ChargeDimension::kRegion: return record.region;
@@ -232,7 +236,8 @@ TEST_P(ChargeStoreContract, SumsOfEachDimensionAreThoseOfTheRecords) {
       case ChargeDimension::kOutcome: return std::string(Name(record.outcome));
       case ChargeDimension::kCountedBy: return std::string(Name(record.counted_by));
       case ChargeDimension::kCurrency: return record.currency;
-      case ChargeDimension::kDay: return record.settled_unix_ns > kTestDispatchNs + 86'000'000'000'000 ? "2026-11-27" : "2026-11-26";
+      case ChargeDimension::kDay:
+        return record.settled_unix_ns > kTestDispatchNs + 86'000'000'000'000 ? "2026-11-27" : "2026-11-26";
     }
     return {};
   };
@@ -250,7 +255,8 @@ TEST_P(ChargeStoreContract, SumsOfEachDimensionAreThoseOfTheRecords) {
     const auto rows = store->Sum({.by = {by}});
     ASSERT_TRUE(rows.ok()) << rows.status().detail;
     ASSERT_EQ(rows->size(), expected.size()) << Name(by);
-    for (const ChargeSumRow& row : *rows) EXPECT_EQ(row.sums, expected[row.key[0]]) << Name(by) << " " << row.key[0];
+    for (const ChargeSumRow& row : *rows)
+      EXPECT_EQ(row.sums, expected[row.key[0]]) << Name(by) << " " << row.key[0];
     // A filter finds one of them.
     const auto one = store->Sum({.where = {{by, rows->back().key[0]}}});
     ASSERT_TRUE(one.ok()) << one.status().detail;
@@ -264,7 +270,8 @@ TEST_P(ChargeStoreContract, SumsOfEachDimensionAreThoseOfTheRecords) {
   ASSERT_TRUE(none.ok()) << none.status().detail;
   ASSERT_EQ(none->size(), 1u);
   EXPECT_EQ(none->front().sums, ChargeSums());
-  EXPECT_EQ(store->Sum({.where = {{ChargeDimension::kDay, "yesterday"}}}).status().code, Code::kInvalidArgument);
+  EXPECT_EQ(store->Sum({.where = {{ChargeDimension::kDay, "yesterday"}}}).status().code,
+            Code::kInvalidArgument);
 }
 
 TEST_P(ChargeStoreContract, SpentOfEachBudgetIsOfItsWindow) {
@@ -306,7 +313,8 @@ TEST_P(ChargeStoreContract, FindsTheChargeOfAnIdempotencyKey) {
   EXPECT_EQ((*found)->status, 200);
   EXPECT_EQ((*found)->hash, *wanted.idempotency);
   EXPECT_FALSE(store->FindIdempotent("other", *wanted.idempotency, 0)->has_value());
-  EXPECT_FALSE(store->FindIdempotent(wanted.key, *wanted.idempotency, wanted.settled_unix_ns + 1)->has_value());
+  EXPECT_FALSE(
+      store->FindIdempotent(wanted.key, *wanted.idempotency, wanted.settled_unix_ns + 1)->has_value());
   const auto all = store->ListIdempotent(records[2].settled_unix_ns);
   ASSERT_TRUE(all.ok());
   EXPECT_EQ(all->size(), 3u);  // 6, 11, 16
@@ -323,7 +331,8 @@ TEST(ChargeRecordTest, IdsAreTextsAndSortByTime) {
   EXPECT_TRUE(ParseRequestId(text, back));
   EXPECT_EQ(back, id);
   EXPECT_LT(id, MakeRequestId(1'795'651'200'124, 0, 0));
-  for (const char* bad : {"", "0192e4a0", "0192e4a0-0000-7000-8000-00000000000g", "0192e4a00000-7000-8000-000000000000-"})
+  for (const char* bad :
+       {"", "0192e4a0", "0192e4a0-0000-7000-8000-00000000000g", "0192e4a00000-7000-8000-000000000000-"})
     EXPECT_FALSE(ParseRequestId(bad, back)) << bad;
 }
 
@@ -405,10 +414,12 @@ TEST(ChargeFileTest, TheTableHasTheColumnsOfTheRecord) {
 TEST(ChargeFileTest, RetentionDeletesTheOldestAnHourAtATime) {
   const TempFolder folder;
   ManualClock clock({1, kTestDispatchNs + 10 * 3'600'000'000'000});
-  auto file = ChargeFile::Open({.path = folder.path() + "/charges.db", .retention = std::chrono::hours(5), .clock = &clock});
+  auto file = ChargeFile::Open(
+      {.path = folder.path() + "/charges.db", .retention = std::chrono::hours(5), .clock = &clock});
   ASSERT_TRUE(file.ok());
   std::vector<ChargeRecord> records = Charges(0, 10);
-  for (size_t i = 0; i < records.size(); ++i) records[i].settled_unix_ns = kTestDispatchNs + static_cast<int64_t>(i) * 3'600'000'000'000;
+  for (size_t i = 0; i < records.size(); ++i)
+    records[i].settled_unix_ns = kTestDispatchNs + static_cast<int64_t>(i) * 3'600'000'000'000;
   ASSERT_TRUE((*file)->Write(records).ok());
   EXPECT_EQ(ListAll(**file, 100).size(), 9u);
   for (int i = 0; i < 10; ++i) ASSERT_TRUE((*file)->Write({}).ok());
@@ -535,10 +546,11 @@ TEST(ClickChargesTest, ReadsSumsWithoutRowsThatWereWrittenTwice) {
   auto store = OpenChargeServer(fake.url());
   ASSERT_TRUE(store.ok());
   std::string names = "tenant\tday\tn\ta\tb\tc\td\te\tf", row = "t\t20783\t3\t5\t7\t4\t6\t0\t0";
-  for (size_t i = 0; i < kLlmClasses; ++i) names += "\tu" + std::to_string(i), row += "\t" + std::to_string(i);
+  for (size_t i = 0; i < kLlmClasses; ++i)
+    names += "\tu" + std::to_string(i), row += "\t" + std::to_string(i);
   fake.Selects(names + "\n" + row + "\n");
-  const auto rows = (*store)->Sum({.by = {ChargeDimension::kTenant, ChargeDimension::kDay},
-                                   .where = {{ChargeDimension::kKey, "it's"}}});
+  const auto rows = (*store)->Sum(
+      {.by = {ChargeDimension::kTenant, ChargeDimension::kDay}, .where = {{ChargeDimension::kKey, "it's"}}});
   ASSERT_TRUE(rows.ok()) << rows.status().detail;
   ASSERT_EQ(rows->size(), 1u);
   EXPECT_THAT(rows->front().key, ElementsAre("t", "2026-11-26"));
