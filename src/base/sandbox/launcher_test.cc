@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/landlock.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +21,8 @@
 #include "base/files.h"
 #include "base/process.h"
 #include "base/process_files.h"
+#include "base/sanitizers.h"
+#include "base/testing/temp_folder.h"
 
 namespace gpulens {
 namespace {
@@ -117,6 +121,52 @@ TEST(Launcher, PassesListedVariablesOnly) {
                   return more.output.find("GPULENS_FAKE_NVML=/proc/self/fd/7\n") == std::string::npos ? 7 : 0;
                 }),
             0);
+}
+
+// SECURITY.md: programs that the launcher starts read all files but devices, write none, have no capability,
+// and have no network without the right to it.
+TEST(Launcher, AProgramReadsAndDoesNothingElse) {
+  if (kSanitized) GTEST_SKIP() << "a build with a sanitizer confines nothing";
+  if (::access("/bin/bash", X_OK) != 0) GTEST_SKIP() << "no /bin/bash, which opens sockets by a path";
+  const testing::TempFolder folder;
+  const std::string file = folder.path() + "/tried";
+  const std::string reads = "read -r line </etc/passwd && echo \"$line\"", writes = "echo x >" + file,
+                    status_of_it =
+                        "while read -r name set; do case $name in CapEff:|NoNewPrivs:) "
+                        "echo \"$set\";; esac; done </proc/self/status",
+                    // A port of 127.0.0.1 at which nothing listens: refused by whom?
+      connects = "exec 3<>/dev/tcp/127.0.0.1/1";
+  LauncherOptions options;
+  for (const bool network : {false, true}) {
+    ProgramRule rule;
+    rule.path = "/bin/bash";
+    rule.arguments = {"-c", reads, writes, status_of_it, connects};
+    rule.network = network;
+    options.programs = {rule};
+    EXPECT_EQ(WithLauncher(options,
+                           [&] {
+                             const auto run = [](const std::string& text) {
+                               RunOptions one;
+                               one.program = "/bin/bash";
+                               one.arguments = {"-c", text};
+                               one.timeout = std::chrono::seconds(10);
+                               return RunBounded(one, RealClock());
+                             };
+                             if (run(reads).output.find("root:") != 0) return 1;
+                             if (run(status_of_it).output != "0000000000000000\n1\n") return 2;
+                             const RunResult connected = run(connects);
+                             if (connected.status) return 4;
+                             const bool refused_by_us =
+                                 connected.status.detail.find("not permitted") != std::string::npos;
+                             if (refused_by_us == network) return 5;
+                             // Landlock is version 1 or later, else files are not limited, which doctor
+                             // reports.
+                             if (::syscall(SYS_landlock_create_ruleset, nullptr, 0, 1) < 1) return 0;
+                             return run(writes).status || ::access(file.c_str(), F_OK) == 0 ? 6 : 0;
+                           }),
+              0)
+        << network;
+  }
 }
 
 TEST(Launcher, EndsAProgramThatTakesTooLongAndOneThatIsKilled) {
