@@ -105,9 +105,9 @@ size_t EventSplitter::FindLineEnd() const noexcept {
   return end == kNowhere ? end : end + 1;
 }
 
-// The frame ends with the end of the first empty line. Where the line before ends with CRLF, so does the empty one: the
-// LF is waited for. Else a CR ends the frame at once, and an LF that follows is a frame of its own; waiting for it would
-// hold back each event of a server that ends lines with CR.
+// The frame ends with the end of the first empty line. Where the line before ends with CRLF, so does the
+// empty one: the LF is waited for. Else a CR ends the frame at once, and an LF that follows is a frame of its
+// own; waiting for it would hold back each event of a server that ends lines with CR.
 size_t EventSplitter::FindSseEnd() {
   size_t at = at_;
   // An LF where a frame could begin belongs to the CR before it.
@@ -134,8 +134,8 @@ size_t EventSplitter::FindSseEnd() {
     const void* found = std::memchr(begin + at, '\r', line_feed - at);
     const size_t end = found ? static_cast<size_t>(static_cast<const char*>(found) - begin) : line_feed;
     if (end > at) {
-      // The byte order mark of a first line that has nothing else is no content; what a cut leaves of it counts as
-      // content, which is right for all but an empty first line.
+      // The byte order mark of a first line that has nothing else is no content; what a cut leaves of it
+      // counts as content, which is right for all but an empty first line.
       line_is_empty_ = false;
       at = end;
     }

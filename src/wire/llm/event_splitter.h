@@ -31,10 +31,10 @@ struct EventFrame {
   bool ends_frame_before = false;
 };
 
-// Gets pieces of any size; where they are cut changes no frame. A frame that lies inside one piece is not copied;
-// the others are joined in a buffer that keeps its room, so a steady stream allocates nothing. A frame of more than
-// `max_bytes` makes the splitter give up: its bytes and all later ones come as frames without data, as soon as they
-// are fed. Not thread-safe.
+// Gets pieces of any size; where they are cut changes no frame. A frame that lies inside one piece is not
+// copied; the others are joined in a buffer that keeps its room, so a steady stream allocates nothing. A
+// frame of more than `max_bytes` makes the splitter give up: its bytes and all later ones come as frames
+// without data, as soon as they are fed. Not thread-safe.
 class EventSplitter {
  public:
   static constexpr size_t kMaxBytes = 1u << 20;
@@ -42,8 +42,8 @@ class EventSplitter {
   explicit EventSplitter(EventFraming framing, size_t max_bytes = kMaxBytes) noexcept
       : framing_(framing), max_bytes_(max_bytes) {}
 
-  // Takes the next bytes; call Next() until it is false before the next Feed(). `piece` must stay for as long as
-  // its frames are used.
+  // Takes the next bytes; call Next() until it is false before the next Feed(). `piece` must stay for as long
+  // as its frames are used.
   void Feed(std::string_view piece);
   // Advances to the next whole frame.
   bool Next(EventFrame& frame);

@@ -9,10 +9,11 @@
 
 namespace gpulens {
 
-// Copies the text without what is long: a string of more than 256 bytes becomes "", an array loses its elements after
-// 8 that are no objects or arrays, or after 1,024, objects and arrays after a depth of 32 become null. All else stays, so members
-// that count tokens are there whatever the size of the answer. Where pieces are cut changes nothing. Checks no syntax: the digest
-// of a text that is no JSON is none either, or it is. Not thread-safe.
+// Copies the text without what is long: a string of more than 256 bytes becomes "", an array loses its
+// elements after 8 that are no objects or arrays, or after 1,024, objects and arrays after a depth of 32
+// become null. All else stays, so members that count tokens are there whatever the size of the answer. Where
+// pieces are cut changes nothing. Checks no syntax: the digest of a text that is no JSON is none either, or
+// it is. Not thread-safe.
 class JsonDigest {
  public:
   static constexpr size_t kMaxString = 256, kMaxDepth = 32, kMaxScalars = 8, kMaxElements = 1024;

@@ -29,9 +29,22 @@ void TakeText(JsonScanner& json, std::string& out) {
 
 // Members of output that are no text of the model.
 bool IsNoText(std::string_view key) noexcept {
-  static constexpr std::string_view kKeys[] = {"role",      "id",       "type",   "index",       "signature",        "call_id",
-                                               "data",      "mimeType", "status", "annotations", "thoughtSignature", "logprobs",
-                                               "mime_type", "object",   "url",    "encrypted_content"};
+  static constexpr std::string_view kKeys[] = {"role",
+                                               "id",
+                                               "type",
+                                               "index",
+                                               "signature",
+                                               "call_id",
+                                               "data",
+                                               "mimeType",
+                                               "status",
+                                               "annotations",
+                                               "thoughtSignature",
+                                               "logprobs",
+                                               "mime_type",
+                                               "object",
+                                               "url",
+                                               "encrypted_content"};
   return std::ranges::find(kKeys, key) != std::end(kKeys);
 }
 
@@ -199,7 +212,8 @@ bool LlmAnswerReader::ReadEvent(std::string_view text) {
   return true;
 }
 
-// Also finds what is to be cut out with the member: the comma before it, or where it is the first, the one after it.
+// Also finds what is to be cut out with the member: the comma before it, or where it is the first, the one
+// after it.
 void LlmAnswerReader::ReadTop(JsonScanner& json, std::string_view text) {
   if (!json.Enter()) return;
   const size_t open = json.at();
@@ -332,7 +346,8 @@ void LlmAnswerReader::ReadOfShape(JsonScanner& json, std::string_view key) {
   }
 }
 
-// Anthropic's counts grow from event to event, and what an event leaves out stays. Elsewhere the newest object is all.
+// Anthropic's counts grow from event to event, and what an event leaves out stays. Elsewhere the newest
+// object is all.
 void LlmAnswerReader::ReadUsage(JsonScanner& json) {
   if (json.Peek() == JsonScanner::kNull) {
     event_.has_usage = true;
@@ -454,11 +469,13 @@ void LlmAnswerReader::Commit() {
   if (!event_.status.empty()) answer_.status = event_.status;
   for (std::string& reason : event_.finish_reasons) {
     ++choices_finished_;
-    if (answer_.finish_reasons.size() < kMaxFinishReasons) answer_.finish_reasons.push_back(std::move(reason));
+    if (answer_.finish_reasons.size() < kMaxFinishReasons)
+      answer_.finish_reasons.push_back(std::move(reason));
   }
   // A failed answer of OpenAI's Responses is an event of its own and carries its usage.
-  const bool failed = options_.shape == LlmShape::kResponses &&
-                      (event_.type == "error" || event_.type == "response.failed" || event_.status == "failed");
+  const bool failed =
+      options_.shape == LlmShape::kResponses &&
+      (event_.type == "error" || event_.type == "response.failed" || event_.status == "failed");
   if (event_.error || failed || (options_.shape == LlmShape::kMessages && event_.type == "error")) {
     event_.error = answer_.error = true;
     if (!event_.error_type.empty()) answer_.error_type = event_.error_type;

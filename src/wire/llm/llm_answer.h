@@ -20,15 +20,15 @@ namespace gpulens {
 
 // How the body of an answer is divided.
 enum class LlmFraming : uint8_t { kWhole, kSse, kLines, kArray };
-// From its Content-Type, since servers answer a request for a stream with a whole answer, too (errors do). A JSON answer
-// to a request for a stream of Gemini is an array.
+// From its Content-Type, since servers answer a request for a stream with a whole answer, too (errors do). A
+// JSON answer to a request for a stream of Gemini is an array.
 LlmFraming FramingOfAnswer(const LlmRoute& route, bool stream_asked, std::string_view content_type) noexcept;
 
 struct LlmAnswerOptions {
   LlmShape shape = LlmShape::kChat;
   LlmFraming framing = LlmFraming::kWhole;
-  // The proxy asked for the usage in the stream of an answer (InjectUsage), the client did not: an event that has nothing
-  // but it is left out, and its member is cut out of others.
+  // The proxy asked for the usage in the stream of an answer (InjectUsage), the client did not: an event that
+  // has nothing but it is left out, and its member is cut out of others.
   bool strip_usage = false;
   // The server counts reasoning beside the output under OpenAI's name: xAI. Matters where it sends no total.
   bool reasoning_beside = false;
@@ -49,8 +49,8 @@ struct LlmAnswer {
   bool usage_late = false;  // another usage came after Release()
   int64_t events = 0;       // frames that carry something
   int64_t events_bad = 0;   // of them, no JSON
-  // For counting where no usage comes: events with output, bytes of its text as JSON writes it, and tokens that
-  // the server listed one by one (log probabilities).
+  // For counting where no usage comes: events with output, bytes of its text as JSON writes it, and tokens
+  // that the server listed one by one (log probabilities).
   int64_t content_events = 0, content_bytes = 0, listed_tokens = 0;
 };
 
@@ -62,10 +62,11 @@ struct LlmAnswerStep {
   bool settle = false;
 };
 
-// Fed with the body of one answer, without its transfer coding and its content coding. Passes bytes on as they come, whole
-// event by whole event. From the event on that carries the last usage, or is the mark of the end, or an error, bytes are held back
-// until Release(), so that the charge can be on disk before the client has its end. Of a whole answer the piece that ends it is held.
-// Not thread-safe. A steady stream allocates nothing.
+// Fed with the body of one answer, without its transfer coding and its content coding. Passes bytes on as
+// they come, whole event by whole event. From the event on that carries the last usage, or is the mark of the
+// end, or an error, bytes are held back until Release(), so that the charge can be on disk before the client
+// has its end. Of a whole answer the piece that ends it is held. Not thread-safe. A steady stream allocates
+// nothing.
 class LlmAnswerReader {
  public:
   explicit LlmAnswerReader(const LlmAnswerOptions& options);
@@ -73,8 +74,8 @@ class LlmAnswerReader {
   LlmAnswerStep Feed(std::string_view piece);
   // The body is at its end, whole or not: settles what is not settled.
   LlmAnswerStep Finish();
-  // The bytes held back; after this all bytes pass. May be called before `settle` where the end is not waited for:
-  // a later usage is reported as late then. The view is valid until the next call.
+  // The bytes held back; after this all bytes pass. May be called before `settle` where the end is not waited
+  // for: a later usage is reported as late then. The view is valid until the next call.
   std::string_view Release();
 
   // Whether bytes are held back; the caller may limit for how long.

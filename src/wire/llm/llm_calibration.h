@@ -1,4 +1,5 @@
-// How many bytes a token of a model has, learnt from answers whose usage is known, for those whose usage is not.
+// How many bytes a token of a model has, learnt from answers whose usage is known, for those whose usage is
+// not.
 #pragma once
 
 #include <array>
@@ -14,19 +15,20 @@ namespace gpulens {
 // Tokens that a number of bytes is likely to be.
 struct TokenEstimate {
   int64_t tokens = 0;
-  // Half the width of the interval that has the tokens of 95 of 100 sums of this size, as a part of them; 0 before anything is
-  // learnt.
+  // Half the width of the interval that has the tokens of 95 of 100 sums of this size, as a part of them; 0
+  // before anything is learnt.
   double half_width = 0;
   bool learnt = false;  // else 4 bytes a token
 };
 
-// Keeps sums for each key (provider and model, by the caller's choice), not means of answers. Holds at most `max_keys`;
-// later ones are not learnt. Not thread-safe.
+// Keeps sums for each key (provider and model, by the caller's choice), not means of answers. Holds at most
+// `max_keys`; later ones are not learnt. Not thread-safe.
 class TokenCalibration {
  public:
-  static constexpr int64_t kEnough = 50;         // answers
-  static constexpr int64_t kBytesPerToken = 4;   // before that
-  static constexpr int64_t kMaxOf = 1'000'000'000;  // bytes or tokens of one answer; larger ones are not learnt
+  static constexpr int64_t kEnough = 50;        // answers
+  static constexpr int64_t kBytesPerToken = 4;  // before that
+  static constexpr int64_t kMaxOf =
+      1'000'000'000;  // bytes or tokens of one answer; larger ones are not learnt
 
   explicit TokenCalibration(size_t max_keys = 4096) noexcept : max_keys_(max_keys) {}
 
@@ -34,7 +36,8 @@ class TokenCalibration {
   void Learn(std::string_view key, int64_t bytes, int64_t tokens);
   // Rounds up: text of one byte is a token.
   TokenEstimate Tokens(std::string_view key, int64_t bytes) const;
-  // Tokens that 95 of 100 answers had at most, to the next of four steps an octave; none before kEnough answers.
+  // Tokens that 95 of 100 answers had at most, to the next of four steps an octave; none before kEnough
+  // answers.
   std::optional<int64_t> OutputP95(std::string_view key) const;
   int64_t answers(std::string_view key) const;
   size_t size() const noexcept { return sums_.size(); }

@@ -22,12 +22,11 @@ constexpr ErrorRow kErrorRows[] = {
 };
 static_assert(std::size(kErrorRows) == kLlmErrors);
 
-const ErrorRow& RowOf(LlmError of) noexcept {
-  return *std::ranges::find(kErrorRows, of, &ErrorRow::error);
-}
+const ErrorRow& RowOf(LlmError of) noexcept { return *std::ranges::find(kErrorRows, of, &ErrorRow::error); }
 
 // Appends {"a":"x","b":"y"}.
-void AppendTexts(std::string& out, std::initializer_list<std::pair<std::string_view, std::string_view>> members) {
+void AppendTexts(std::string& out,
+                 std::initializer_list<std::pair<std::string_view, std::string_view>> members) {
   out += '{';
   for (const auto& [key, value] : members) {
     if (out.back() != '{') out += ',';
@@ -45,7 +44,8 @@ int StatusOf(const ErrorRow& row, LlmDialect dialect) noexcept {
   return row.status;
 }
 
-std::string BodyOf(const ErrorRow& row, LlmDialect dialect, std::string_view message, std::string_view request_id) {
+std::string BodyOf(const ErrorRow& row, LlmDialect dialect, std::string_view message,
+                   std::string_view request_id) {
   std::string out;
   switch (dialect) {
     case LlmDialect::kOpenAi:
@@ -85,15 +85,16 @@ std::string BodyOf(const ErrorRow& row, LlmDialect dialect, std::string_view mes
 
 std::string_view LlmErrorName(LlmError of) noexcept {
   static constexpr std::array<std::string_view, kLlmErrors> kNames = {
-      "bad_request", "bad_key",       "model_not_allowed", "unknown_route", "unknown_model", "conflict",
-      "too_large",   "limit_reached", "budget_used_up",    "upstream_away", "overloaded",    "upstream_timeout"};
+      "bad_request",    "bad_key",       "model_not_allowed", "unknown_route",
+      "unknown_model",  "conflict",      "too_large",         "limit_reached",
+      "budget_used_up", "upstream_away", "overloaded",        "upstream_timeout"};
   return kNames[static_cast<size_t>(of)];
 }
 
 int LlmErrorStatus(LlmError of) noexcept { return RowOf(of).status; }
 
-LlmErrorAnswer MakeLlmError(LlmDialect dialect, LlmError error, std::string_view message, std::string_view request_id,
-                            int64_t retry_after_s) {
+LlmErrorAnswer MakeLlmError(LlmDialect dialect, LlmError error, std::string_view message,
+                            std::string_view request_id, int64_t retry_after_s) {
   const ErrorRow& row = RowOf(error);
   LlmErrorAnswer answer;
   answer.status = StatusOf(row, dialect);
@@ -104,15 +105,15 @@ LlmErrorAnswer MakeLlmError(LlmDialect dialect, LlmError error, std::string_view
   if (hopeless) answer.headers.emplace_back("x-should-retry", "false");
   if (retry_after_s > 0) answer.headers.emplace_back("Retry-After", std::to_string(retry_after_s));
   if (dialect == LlmDialect::kBedrock)
-    answer.headers.emplace_back("x-amzn-ErrorType", answer.status == 429 ? "ThrottlingException"
+    answer.headers.emplace_back("x-amzn-ErrorType", answer.status == 429  ? "ThrottlingException"
                                                     : answer.status < 500 ? "ValidationException"
                                                                           : "ServiceUnavailableException");
   answer.body = BodyOf(row, dialect, message, request_id);
   return answer;
 }
 
-std::string LlmStreamError(const LlmRoute& route, LlmFraming framing, LlmError error, std::string_view message,
-                           std::string_view request_id, int64_t events) {
+std::string LlmStreamError(const LlmRoute& route, LlmFraming framing, LlmError error,
+                           std::string_view message, std::string_view request_id, int64_t events) {
   const ErrorRow& row = RowOf(error);
   std::string body;
   if (route.shape == LlmShape::kResponses) {

@@ -1,4 +1,5 @@
-// Errors that a proxy of LLM APIs makes itself, in the dialect of the route, so that clients of each provider understand them.
+// Errors that a proxy of LLM APIs makes itself, in the dialect of the route, so that clients of each provider
+// understand them.
 #pragma once
 
 #include <cstdint>
@@ -36,15 +37,17 @@ struct LlmErrorAnswer {
   std::vector<std::pair<std::string, std::string>> headers;  // with Content-Type, without Content-Length
   std::string body;
 };
-// `message` is for people and quotes nothing secret. `retry_after_s`: when it makes sense again; 0: not known. A client must not
-// repeat what cannot succeed: "x-should-retry: false" goes along with a budget that is used up.
-LlmErrorAnswer MakeLlmError(LlmDialect dialect, LlmError error, std::string_view message, std::string_view request_id,
-                            int64_t retry_after_s = 0);
+// `message` is for people and quotes nothing secret. `retry_after_s`: when it makes sense again; 0: not
+// known. A client must not repeat what cannot succeed: "x-should-retry: false" goes along with a budget that
+// is used up.
+LlmErrorAnswer MakeLlmError(LlmDialect dialect, LlmError error, std::string_view message,
+                            std::string_view request_id, int64_t retry_after_s = 0);
 
-// The error as the last event of a stream, whose head has been sent; the connection is closed after it, without the mark of the
-// end. `events`: frames that were passed on, which decides the comma of an array and the number of an event. Empty for
-// an answer that is no stream: only closing the connection shows that it is not whole.
-std::string LlmStreamError(const LlmRoute& route, LlmFraming framing, LlmError error, std::string_view message,
-                           std::string_view request_id, int64_t events);
+// The error as the last event of a stream, whose head has been sent; the connection is closed after it,
+// without the mark of the end. `events`: frames that were passed on, which decides the comma of an array and
+// the number of an event. Empty for an answer that is no stream: only closing the connection shows that it is
+// not whole.
+std::string LlmStreamError(const LlmRoute& route, LlmFraming framing, LlmError error,
+                           std::string_view message, std::string_view request_id, int64_t events);
 
 }  // namespace gpulens

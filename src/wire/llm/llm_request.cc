@@ -32,14 +32,16 @@ class RequestReader {
       : body_(body), route_(route), json_(body, kMaxRequestDepth) {}
 
   Result<LlmRequest> Read() {
-    if (json_.Peek() != JsonScanner::kObject) return Status{Code::kInvalidArgument, "the body is no JSON object"};
+    if (json_.Peek() != JsonScanner::kObject)
+      return Status{Code::kInvalidArgument, "the body is no JSON object"};
     json_.Enter();
     std::string_view key;
     size_t members = 0;
     size_t last = json_.at();
     for (bool begun = false; json_.NextMember(begun, key);) {
       if (++members > kMaxRequestMembers) return Status{Code::kExhausted, "the body has too many members"};
-      if (key.size() > kMaxRequestKey) return Status{Code::kExhausted, "a member of the body has too long a name"};
+      if (key.size() > kMaxRequestKey)
+        return Status{Code::kExhausted, "a member of the body has too long a name"};
       key_.assign(key);
       json_.Peek();
       const size_t value = json_.at();
@@ -56,8 +58,8 @@ class RequestReader {
     }
     if (json_.code() == Code::kExhausted) return Status{Code::kExhausted, "the body is nested too deep"};
     if (json_.failed())
-      return Status{Code::kInvalidArgument,
-                    "the body is no JSON: " + std::string(json_.what()) + " at byte " + std::to_string(json_.at())};
+      return Status{Code::kInvalidArgument, "the body is no JSON: " + std::string(json_.what()) +
+                                                " at byte " + std::to_string(json_.at())};
     static_cast<void>(last);
     request_.has_members = members > 0;
     // All of the body but media: keys and punctuation are more than what templates add.
@@ -100,7 +102,8 @@ class RequestReader {
     } else if (key == "stream_options") {
       if (TakeOnce(kStreamOptionsOnce, "\"stream_options\" comes twice")) TakeStreamOptions();
     } else if (key == "service_tier") {
-      if (TakeOnce(kTierOnce, "\"service_tier\" comes twice")) TakeText(request_.service_tier, "\"service_tier\" is no short text");
+      if (TakeOnce(kTierOnce, "\"service_tier\" comes twice"))
+        TakeText(request_.service_tier, "\"service_tier\" is no short text");
     } else if (key == "user") {
       if (json_.Peek() == JsonScanner::kString) TakeText(request_.user, "\"user\" is no short text");
     } else if (key == "n") {
@@ -113,8 +116,10 @@ class RequestReader {
       if (TakeOnce(kMaxCompletionTokensOnce, "\"max_completion_tokens\" comes twice")) TakeMaxOutput();
     } else if (key == "max_output_tokens") {
       if (TakeOnce(kMaxOutputTokensOnce, "\"max_output_tokens\" comes twice")) TakeMaxOutput();
-    } else if (key == "generationConfig" || key == "generation_config" || key == "options" || key == "parameters") {
-      if (TakesConfig(key) && TakeOnce(kConfigOnce, "the configuration of the output comes twice")) TakeConfig();
+    } else if (key == "generationConfig" || key == "generation_config" || key == "options" ||
+               key == "parameters") {
+      if (TakesConfig(key) && TakeOnce(kConfigOnce, "the configuration of the output comes twice"))
+        TakeConfig();
     } else if (key == "background") {
       if (!TakeOnce(kBackgroundOnce, "\"background\" comes twice")) return;
       if (json_.Peek() == JsonScanner::kTrue) request_.background = true;
@@ -125,9 +130,9 @@ class RequestReader {
 
   // Members that name input which is elsewhere. Completions' "prompt" is the input itself.
   bool IsOpen(std::string_view key) const noexcept {
-    static constexpr std::string_view kKeys[] = {"previous_response_id", "conversation", "cachedContent", "cached_content",
-                                                 "container",            "mcp_servers",  "web_search_options", "search_parameters",
-                                                 "data_sources"};
+    static constexpr std::string_view kKeys[] = {"previous_response_id", "conversation",      "cachedContent",
+                                                 "cached_content",       "container",         "mcp_servers",
+                                                 "web_search_options",   "search_parameters", "data_sources"};
     if (key == "prompt") return route_.shape == LlmShape::kResponses;
     return std::ranges::find(kKeys, key) != std::end(kKeys);
   }
@@ -147,7 +152,8 @@ class RequestReader {
       return static_cast<void>(Refuse("the configuration of the output is no object"));
     bool output = false, choices = false;
     json_.Object([&](std::string_view key) {
-      if (key == "maxOutputTokens" || key == "max_output_tokens" || key == "num_predict" || key == "max_new_tokens") {
+      if (key == "maxOutputTokens" || key == "max_output_tokens" || key == "num_predict" ||
+          key == "max_new_tokens") {
         if (std::exchange(output, true)) Refuse("the limit of the output comes twice");
         // Ollama: -1 and -2 are none.
         else if (route_.shape == LlmShape::kOllama) TakeMaxOutput(true);
@@ -164,7 +170,8 @@ class RequestReader {
       request_.stream_options = {json_.at(), json_.at() + 4};
       return;
     }
-    if (json_.Peek() != JsonScanner::kObject) return static_cast<void>(Refuse("\"stream_options\" is no object"));
+    if (json_.Peek() != JsonScanner::kObject)
+      return static_cast<void>(Refuse("\"stream_options\" is no object"));
     const size_t begin = json_.at();
     size_t members = 0;
     json_.Object([&](std::string_view key) {
@@ -216,8 +223,8 @@ class RequestReader {
     request_.max_output = std::max(request_.max_output.value_or(0), *limit);
   }
 
-  // Walks input for media and for what is not in the body. `plain`: below a call of a tool or its schema, where members are the
-  // client's own and mean nothing.
+  // Walks input for media and for what is not in the body. `plain`: below a call of a tool or its schema,
+  // where members are the client's own and mean nothing.
   void AddInput(std::string_view key, int depth, bool plain) {
     switch (json_.Peek()) {
       case JsonScanner::kObject: {
@@ -258,13 +265,15 @@ class RequestReader {
   }
 
   static bool IsMedia(std::string_view key) noexcept {
-    static constexpr std::string_view kKeys[] = {"image_url", "input_audio", "inlineData", "inline_data", "fileData",
-                                                 "file_data", "source",      "file",       "video_url",   "audio_url"};
+    static constexpr std::string_view kKeys[] = {"image_url", "input_audio", "inlineData", "inline_data",
+                                                 "fileData",  "file_data",   "source",     "file",
+                                                 "video_url", "audio_url"};
     return std::ranges::find(kKeys, key) != std::end(kKeys);
   }
   static bool IsClientsOwn(std::string_view key) noexcept {
-    static constexpr std::string_view kKeys[] = {"input",        "args",       "arguments",        "response",     "parameters",
-                                                 "input_schema", "schema",     "functionResponse", "functionCall", "properties"};
+    static constexpr std::string_view kKeys[] = {
+        "input",        "args",   "arguments",        "response",     "parameters",
+        "input_schema", "schema", "functionResponse", "functionCall", "properties"};
     return std::ranges::find(kKeys, key) != std::end(kKeys);
   }
 
@@ -290,8 +299,9 @@ class RequestReader {
     } else if (key == "type") {
       const std::string_view type = json_.Text();
       // Tools that the provider runs, whose results are input.
-      for (const std::string_view tool : {"web_search", "web_fetch", "file_search", "code_interpreter", "code_execution", "mcp",
-                                          "computer", "item_reference", "image_generation"}) {
+      for (const std::string_view tool :
+           {"web_search", "web_fetch", "file_search", "code_interpreter", "code_execution", "mcp", "computer",
+            "item_reference", "image_generation"}) {
         if (type.starts_with(tool)) request_.open_input = true;
       }
     }
@@ -316,13 +326,17 @@ Result<LlmRequest> ReadLlmRequest(std::string_view body, const LlmRoute& route) 
 std::vector<LlmEdit> InjectUsage(const LlmRequest& request, const LlmRoute& route, bool continuous) {
   std::vector<LlmEdit> edits;
   if (route.shape != LlmShape::kChat || !request.stream || request.usage_asked) return edits;
-  const auto member = [](bool comma, std::string_view text) { return std::string(comma ? "," : "").append(text); };
-  const std::string_view both = continuous ? R"("include_usage":true,"continuous_usage_stats":true)" : R"("include_usage":true)";
+  const auto member = [](bool comma, std::string_view text) {
+    return std::string(comma ? "," : "").append(text);
+  };
+  const std::string_view both =
+      continuous ? R"("include_usage":true,"continuous_usage_stats":true)" : R"("include_usage":true)";
   const bool is_object = request.stream_options_end != 0;
   if (!is_object) {
     const std::string object = "{" + std::string(both) + "}";
     if (request.stream_options.empty()) return {AddMember(request, "stream_options", object)};
-    return {{request.stream_options.begin, request.stream_options.end - request.stream_options.begin, object}};
+    return {
+        {request.stream_options.begin, request.stream_options.end - request.stream_options.begin, object}};
   }
   bool comma = request.stream_options_has_members;
   const auto set = [&](const ByteSpan& value, std::string_view name) {
@@ -375,7 +389,8 @@ size_t EditedSize(std::string_view body, std::span<const LlmEdit> edits) noexcep
 
 std::string_view MaxOutputMember(const LlmRoute& route) noexcept {
   switch (route.shape) {
-    case LlmShape::kChat: return route.operation == LlmOperation::kChat ? "max_completion_tokens" : "max_tokens";
+    case LlmShape::kChat:
+      return route.operation == LlmOperation::kChat ? "max_completion_tokens" : "max_tokens";
     case LlmShape::kResponses: return "max_output_tokens";
     case LlmShape::kMessages:
     case LlmShape::kCohere: return "max_tokens";

@@ -10,9 +10,14 @@ namespace gpulens {
 namespace {
 
 constexpr LlmRoute kRoutes[] = {
-#define LLM_ROUTE(method, path, dialect, operation, access, shape, stream)                           \
-  LlmRoute{method,           path,                LlmDialect::dialect, LlmOperation::operation, \
-           LlmAccess::access, LlmShape::shape, LlmStream::stream},
+#define LLM_ROUTE(method, path, dialect, operation, access, shape, stream) \
+  LlmRoute{method,                                                         \
+           path,                                                           \
+           LlmDialect::dialect,                                            \
+           LlmOperation::operation,                                        \
+           LlmAccess::access,                                              \
+           LlmShape::shape,                                                \
+           LlmStream::stream},
 #include "wire/llm/llm_dialects.def"
 };
 
@@ -28,7 +33,8 @@ bool Fits(std::string_view pattern, std::string_view path, std::string_view& mod
     pattern.remove_prefix(brace);
     if (pattern == kRest) return !path.empty();
     pattern.remove_prefix(kModel.size());
-    // Up to the end of the segment, or to the last colon in it where the pattern goes on with one: models have colons.
+    // Up to the end of the segment, or to the last colon in it where the pattern goes on with one: models
+    // have colons.
     std::string_view segment = path.substr(0, path.find('/'));
     if (pattern.starts_with(':')) {
       const size_t colon = segment.rfind(':');
@@ -124,7 +130,8 @@ LlmRouteMatch FindLlmRoute(std::string_view method, std::string_view path) noexc
   for (const LlmRoute& route : kRoutes) {
     if (route.method != "*" && route.method != method) continue;
     std::string_view model;
-    if (Fits(route.path, path, model)) return {&route, route.access == LlmAccess::kUnknown ? std::string_view() : model};
+    if (Fits(route.path, path, model))
+      return {&route, route.access == LlmAccess::kUnknown ? std::string_view() : model};
   }
   // Not a path at all, as "*": an unknown one of the last row.
   return {&kRoutes[std::size(kRoutes) - 1], {}};

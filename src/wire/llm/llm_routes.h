@@ -49,8 +49,9 @@ enum class LlmStream : uint8_t {
   kAlways
 };
 
-std::string_view LlmDialectName(LlmDialect of) noexcept;      // "openai", "anthropic", …
-std::string_view LlmOperationName(LlmOperation of) noexcept;  // "chat", "text_completion", …: gen_ai.operation.name
+std::string_view LlmDialectName(LlmDialect of) noexcept;  // "openai", "anthropic", …
+std::string_view LlmOperationName(
+    LlmOperation of) noexcept;  // "chat", "text_completion", …: gen_ai.operation.name
 
 struct LlmRoute {
   std::string_view method;  // "*": any
@@ -63,9 +64,11 @@ struct LlmRoute {
 };
 
 // A path as it is matched and sent on: escapes of unreserved characters are decoded, "." and ".." and empty
-// segments are removed. Refused, because programs read them differently: escaped or real slashes that some decode
-// ("%2f", "%5c", "\"), NUL and control bytes, broken escapes, "..", that leave the root, a fragment, a path that
-// does not begin with a slash. kInvalidArgument. `query` is what follows "?", without it and as it came; a view of `target`.
+// segments are removed. Refused, because programs read them differently: escaped or real slashes that some
+// decode
+// ("%2f", "%5c", "\"), NUL and control bytes, broken escapes, "..", that leave the root, a fragment, a path
+// that does not begin with a slash. kInvalidArgument. `query` is what follows "?", without it and as it came;
+// a view of `target`.
 struct LlmPath {
   std::string path;
   std::string_view query;
@@ -77,7 +80,8 @@ struct LlmRouteMatch {
   const LlmRoute* route;   // never null; static storage
   std::string_view model;  // the segment in the path, a view of it, escapes and all; empty: the body names it
 };
-// `path` is normal, without its query. Finds a row for everything; one with access kUnknown where there is none.
+// `path` is normal, without its query. Finds a row for everything; one with access kUnknown where there is
+// none.
 LlmRouteMatch FindLlmRoute(std::string_view method, std::string_view path) noexcept;
 
 // Whether a query asks Gemini for server-sent events ("alt=sse").

@@ -32,16 +32,20 @@ constexpr auto kFieldRows = [] {
 static_assert(kFieldRows.back().path.size() < kMaxPath);
 
 const FieldRow* FindField(std::string_view path) noexcept {
-  const auto at = std::ranges::lower_bound(kFieldRows, path, [](std::string_view a, std::string_view b) {
-    return a.size() != b.size() ? a.size() < b.size() : a < b;
-  }, &FieldRow::path);
+  const auto at = std::ranges::lower_bound(
+      kFieldRows, path,
+      [](std::string_view a, std::string_view b) {
+        return a.size() != b.size() ? a.size() < b.size() : a < b;
+      },
+      &FieldRow::path);
   return at != kFieldRows.end() && at->path == path ? &*at : nullptr;
 }
 
 // Hands out parts of a whole. What does not fit is given to none and marks the usage.
 class Whole {
  public:
-  Whole(int64_t whole, bool& inconsistent) noexcept : whole_(whole), left_(whole), inconsistent_(inconsistent) {}
+  Whole(int64_t whole, bool& inconsistent) noexcept
+      : whole_(whole), left_(whole), inconsistent_(inconsistent) {}
 
   int64_t Take(int64_t part) noexcept {
     // Parts may overlap where the provider divides the whole twice (cached and by modality): only one that is
@@ -131,7 +135,8 @@ void LlmUsageFields::ReadObject(JsonScanner& json, char* path, size_t size, int 
         break;
       case JsonScanner::kNull: break;
       case JsonScanner::kString:
-        if (depth == 0 && (here == "service_tier" || here == "serviceTier" || here == "trafficType" || here == "speed")) {
+        if (depth == 0 &&
+            (here == "service_tier" || here == "serviceTier" || here == "trafficType" || here == "speed")) {
           ReadTier(json, here);
           break;
         }
@@ -247,11 +252,10 @@ LlmUsage LlmUsageFields::Usage(bool reasoning_beside) const {
   const int64_t cached = Has(kCached) ? Of(kCached) : cached_inside ? Of(kCachedHit) : Of(kReadBeside);
   const int64_t split = Of(kWritten5m) + Of(kWritten1h);
   // The parts alone, or what they add up to.
-  const int64_t written = written_inside        ? Of(kWritten)
-                          : Has(kWrittenBeside) ? Of(kWrittenBeside)
-                                                : split;
+  const int64_t written = written_inside ? Of(kWritten) : Has(kWrittenBeside) ? Of(kWrittenBeside) : split;
   // Without a count of the input, input that was read and written is all that is known of it.
-  if (!usage.input_known && (Has(kReadBeside) || Has(kWrittenBeside)) && !Has(kTotal)) usage.input_known = true;
+  if (!usage.input_known && (Has(kReadBeside) || Has(kWrittenBeside)) && !Has(kTotal))
+    usage.input_known = true;
   if (Has(kTotal) && (!usage.input_known || !usage.output_known)) {
     const int64_t total = Of(kTotal);
     if (!usage.input_known) {
@@ -265,7 +269,8 @@ LlmUsage LlmUsageFields::Usage(bool reasoning_beside) const {
   std::array<MovablePart, 3> parts{
       MovablePart{cached + written, !cached_inside && !written_inside && !prompt_named},
       MovablePart{Of(kInTool), true},
-      MovablePart{reasoning_named_beside ? Of(kThoughts) : Of(kReasoning), reasoning_named_beside || reasoning_beside},
+      MovablePart{reasoning_named_beside ? Of(kThoughts) : Of(kReasoning),
+                  reasoning_named_beside || reasoning_beside},
   };
   if (Has(kTotal) && usage.input_known && usage.output_known && !FitToTotal(parts, Of(kTotal) - in - out))
     usage.inconsistent = true;

@@ -23,25 +23,25 @@ struct LlmIteration {
 class LlmUsageFields {
  public:
   enum Field : uint8_t {
-    kInPrompt,       // what includes the cached part, unless a total says otherwise
-    kInInput,        // the same; but where parts have Anthropic's names, they are beside it
-    kInTool,         // beside it
-    kCached,         // inside
-    kCachedHit,      // the same under another name
+    kInPrompt,   // what includes the cached part, unless a total says otherwise
+    kInInput,    // the same; but where parts have Anthropic's names, they are beside it
+    kInTool,     // beside it
+    kCached,     // inside
+    kCachedHit,  // the same under another name
     kReadBeside,
-    kWritten,        // inside
+    kWritten,  // inside
     kWrittenBeside,
-    kWritten5m,      // parts of kWrittenBeside
+    kWritten5m,  // parts of kWrittenBeside
     kWritten1h,
     kInAudio,
     kInImage,
     kInVideo,
-    kCachedAudio,    // parts of the cached part
+    kCachedAudio,  // parts of the cached part
     kCachedImage,
     kCachedVideo,
     kOut,
-    kReasoning,      // inside
-    kThoughts,       // beside
+    kReasoning,  // inside
+    kThoughts,   // beside
     kOutAudio,
     kOutImage,
     kTotal,
@@ -56,8 +56,8 @@ class LlmUsageFields {
   static constexpr int64_t kMaxUnits = 1'000'000'000'000;
   static constexpr size_t kMaxIterations = 256;
 
-  // Reads the members of the object that `json` is at; not an object: nothing. Fields that it has replace those
-  // read before. Fails with `json`.
+  // Reads the members of the object that `json` is at; not an object: nothing. Fields that it has replace
+  // those read before. Fails with `json`.
   void Read(JsonScanner& json);
   // One member of an object whose members are not all of usage (Ollama): true when it was one and is read.
   bool ReadMember(std::string_view key, JsonScanner& json);
@@ -69,7 +69,8 @@ class LlmUsageFields {
   // name does, and `reasoning_beside` of servers that count reasoning beside the output under the name of
   // OpenAI (xAI). Of an answer of several iterations: their sum.
   LlmUsage Usage(bool reasoning_beside = false) const;
-  // Parts of the answer; empty unless the provider sent them. Their usage adds up to Usage() but for searches.
+  // Parts of the answer; empty unless the provider sent them. Their usage adds up to Usage() but for
+  // searches.
   const std::vector<LlmIteration>& iterations() const noexcept { return iterations_; }
   // The tier that served the request, as the provider names it, or empty.
   const std::string& tier() const noexcept { return tier_; }
