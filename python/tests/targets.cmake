@@ -7,6 +7,9 @@ add_test(NAME python_package COMMAND ${CMAKE_SOURCE_DIR}/tools/venv_python.sh ${
 # Both build in build/<tag of the wheel>.
 set_tests_properties(python_package PROPERTIES LABELS "python;tools" TIMEOUT 900 SKIP_RETURN_CODE 77 RESOURCE_LOCK wheel
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+if(TEST e2e_docs_snippets)  # runs the documentation's Python with the package that the other one installs
+  set_tests_properties(e2e_docs_snippets PROPERTIES DEPENDS python_package)
+endif()
 foreach(extra torch otlp clients servers)
   add_test(NAME python_${extra} COMMAND ${CMAKE_SOURCE_DIR}/tools/venv_python.sh ${CMAKE_CURRENT_LIST_DIR}/in_venv.py --${extra}
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
