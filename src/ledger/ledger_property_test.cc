@@ -9,8 +9,8 @@
 #include <random>
 #include <set>
 
-#include "base/stable_sort.h"
 #include "base/sanitizers.h"
+#include "base/stable_sort.h"
 #include "ledger/ledger_testing.h"
 
 namespace gpulens::ledger {

@@ -16,8 +16,8 @@
 
 #include "base/parse.h"
 #include "base/result.h"
-#include "base/sanitizers.h"
 #include "base/sandbox/sandbox.h"
+#include "base/sanitizers.h"
 #include "base/text.h"
 #include "net/stream.h"
 
@@ -354,8 +354,10 @@ int RunPageReader(std::span<const std::string_view> arguments) {
   if (flags < 0 || ::fcntl(socket, F_SETFL, flags & ~O_NONBLOCK) != 0) return kBadStart;
   LimitPageReader(limits);
   // From here on no file can be opened, and nothing leaves but over this socket.
-  static_cast<void>(EnterSandbox(
-      {.mode = ReaderSandboxMode(), .filter = CallFilter::kParser, .files = FileRights{}, .capabilities = {}}));
+  static_cast<void>(EnterSandbox({.mode = ReaderSandboxMode(),
+                                  .filter = CallFilter::kParser,
+                                  .files = FileRights{},
+                                  .capabilities = {}}));
   return ServePages(socket, limits) ? 0 : kBadStart;
 }
 

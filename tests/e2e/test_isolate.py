@@ -55,9 +55,9 @@ def captures():
     return found
 
 
-def target(name, server, **more):
+def target(name, server, interval="0.5s", **more):
     options = "".join(f", {key}: {text}" for key, text in more.items())
-    return f"  - {{name: {name}, url: \"{server.url()}\", interval: 0.5s{options}}}\n"
+    return f"  - {{name: {name}, url: \"{server.url()}\", interval: {interval}{options}}}\n"
 
 
 def config(targets):
@@ -128,11 +128,11 @@ class Equal(unittest.TestCase):
 class Faults(unittest.TestCase):
     GOOD = "# TYPE g gauge\ng 7\n"
 
-    def start(self, *rows, **servers):
+    def start(self, *rows, interval="0.5s", **servers):
         """An agent whose isolated targets are these."""
         for server in servers.values():
             self.addCleanup(server.close)
-        targets = [target(name, server, isolate="true", ttl="60s") for name, server in servers.items()]
+        targets = [target(name, server, interval, isolate="true", ttl="60s") for name, server in servers.items()]
         agent = Agent(config=config([*rows, *targets]))
         agent.__enter__()
         self.addCleanup(agent.__exit__)
@@ -176,7 +176,8 @@ class Faults(unittest.TestCase):
         wide = "".join(f"wide{{a=\"{i}\",b=\"{'x' * 40}\"}} {i}\n" for i in range(90_000))
         bomb = gzip.compress(b"\n" * (200 << 20), 6)
         packed = TEXT + "Content-Encoding: gzip\r\n"
-        agent = self.start(wide=Server(always(answer(wide))), bomb=Server(always(answer(bomb, packed))),
+        # Its interval is also the time that a scrape may take.
+        agent = self.start(interval="10s", wide=Server(always(answer(wide))), bomb=Server(always(answer(bomb, packed))),
                            line=Server(always(answer("l{x=\"" + "y" * (30 << 20) + "\"} 1\ng 1\n"))))
         self.wait(lambda: self.errors(agent, "bomb", "too_large") >= 1, "the refusal of the bomb")
         self.wait(lambda: (value(agent.page(), "gpulens_scrape_parse_errors_total", target="line") or 0) >= 1, "the long line")

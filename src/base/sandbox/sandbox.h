@@ -39,8 +39,8 @@ struct FileRights {
 };
 // Adds null, zero, full, random, urandom and tty.
 void AllowHarmlessDevices(FileRights& files);
-// Adds everything below / but /dev, and the harmless devices. A network file system that is mounted there and does not answer within a second is left out: returns its
-// path.
+// Adds everything below / but /dev, and the harmless devices. A network file system that is mounted there and
+// does not answer within a second is left out: returns its path.
 std::vector<std::string> AllowReadingAll(FileRights& files);
 
 // Names the mode, "enforce", "log" or "off", for reader processes that the launcher starts.

@@ -13,9 +13,9 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/sanitizers.h"
 #include "base/testing/allocations.h"
 #include "base/testing/file_size_limit.h"
-#include "base/sanitizers.h"
 #include "base/testing/temp_folder.h"
 #include "sdk/experiment/artifact_files.h"
 #include "sdk/experiment/run_context.h"

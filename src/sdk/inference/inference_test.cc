@@ -17,8 +17,8 @@
 #include <gtest/gtest.h>
 
 #include "base/result.h"
-#include "base/testing/file_size_limit.h"
 #include "base/sanitizers.h"
+#include "base/testing/file_size_limit.h"
 #include "base/testing/temp_folder.h"
 #include "sdk/inference/call.h"
 #include "sdk/inference/core.h"
