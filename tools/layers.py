@@ -49,7 +49,7 @@ FLOORS = {
     ),
     "plugins/receivers/*": (7, ("base", "core", "net", "catalog", "wire", "plugins", "ingest")),
     "sdk": (7, ("base", "core", "net", "sources/*", "catalog", "wire", "instruments", "energy", "store")),
-    "proxy": (7, ("base", "core", "net", "catalog", "wire", "names", "instruments", "energy", "ledger", "pricing", "store")),
+    "proxy": (7, ("base", "core", "net", "catalog", "wire", "names", "instruments", "energy", "ledger", "pricing", "store", "delivery")),
     "config": (7, ("base", "net", "plugins", "export")),
     "agent": (8, ("*",)),
     "cli": (9, ("*",)),

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fetches what the end-to-end tests talk to, into build/ and nowhere else:
-#   build/peers  prometheus, promtool, prometheus-node-exporter, prometheus-alertmanager, nginx: unpacked, not installed, so no
-#                service starts
+#   build/peers  prometheus, promtool, prometheus-node-exporter, prometheus-alertmanager, nginx, redis-server: unpacked, not
+#                installed, so no service starts
 #   build/compose  docker-compose and its Python packages, unpacked in the same way
 #   build/slurm  slurmctld, slurmd and Slurm's programs, unpacked in the same way
 #   build/postgres  a PostgreSQL server, unpacked in the same way
@@ -38,8 +38,13 @@ unpack() {
 peers() {
   local bin=build/peers/usr/bin
   [[ -x $bin/prometheus && -x $bin/promtool && -x $bin/prometheus-node-exporter && -x $bin/prometheus-alertmanager &&
-    -x build/peers/usr/sbin/nginx ]] && return 0
-  unpack peers prometheus prometheus-node-exporter prometheus-alertmanager nginx
+    -x build/peers/usr/sbin/nginx && -x build/peers/usr/bin/redis-server ]] && return 0
+  # The libraries of redis-server come along where the names are Debian 12's: few machines have them.
+  local libraries=() library
+  for library in libjemalloc2 liblzf1; do
+    apt-cache show "$library" >/dev/null 2>&1 && libraries+=("$library")
+  done
+  unpack peers prometheus prometheus-node-exporter prometheus-alertmanager nginx redis-server redis-tools "${libraries[@]}"
 }
 
 # Debian 12's is a program in Python; later ones have a plugin of docker, which is one program without packages.

@@ -14,7 +14,8 @@ constexpr unsigned kReplacement = 0xFFFD;
 constexpr bool IsHigh(unsigned unit) noexcept { return unit >= 0xD800 && unit < 0xDC00; }
 constexpr bool IsLow(unsigned unit) noexcept { return unit >= 0xDC00 && unit < 0xE000; }
 
-// Number of bytes at the front that are neither a quote, a backslash nor a control byte, or fewer: eight at a time.
+// Number of bytes at the front that are neither a quote, a backslash nor a control byte, or fewer: eight at a
+// time.
 size_t PlainBytes(std::string_view text) noexcept {
   constexpr uint64_t kOnes = 0x0101010101010101u, kHigh = 0x8080808080808080u;
   // The high bit of each byte that is 0; bits above the first such byte may be set, too.
@@ -23,7 +24,8 @@ size_t PlainBytes(std::string_view text) noexcept {
   for (; at + 8 <= text.size(); at += 8) {
     uint64_t word;
     std::memcpy(&word, text.data() + at, sizeof word);
-    if (zeros(word ^ kOnes * '"') | zeros(word ^ kOnes * '\\') | ((word - kOnes * 0x20) & ~word & kHigh)) break;
+    if (zeros(word ^ kOnes * '"') | zeros(word ^ kOnes * '\\') | ((word - kOnes * 0x20) & ~word & kHigh))
+      break;
   }
   return at;
 }

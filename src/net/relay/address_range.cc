@@ -41,7 +41,8 @@ Result<AddressRange> ParseAddressRange(std::string_view text) {
   ASSIGN_OR_RETURN(const Endpoint base, ParseIp(text.substr(0, slash)));
   const bool four = base.family == Endpoint::Family::kIpv4;
   const int most = four ? 32 : 128;
-  const auto bits = slash == std::string_view::npos ? most : ParseInt<int>(text.substr(slash + 1)).value_or(-1);
+  const auto bits =
+      slash == std::string_view::npos ? most : ParseInt<int>(text.substr(slash + 1)).value_or(-1);
   if (bits < 0 || bits > most) {
     return Status{Code::kInvalidArgument, std::string(text) + ": the bits behind the slash are 0 to " +
                                               std::to_string(most) + ", as in 10.0.0.0/8"};

@@ -97,7 +97,8 @@ void RelayConnection::Proceed() {
       HttpResponse response = *std::move(answer_);
       answer_.reset();
       forward_ = false;
-      outcome_.end = outcome_.failure == RelayFailure::kNone ? RelayEnd::kAnswered : RelayEnd::kUpstreamFailed;
+      outcome_.end =
+          outcome_.failure == RelayFailure::kNone ? RelayEnd::kAnswered : RelayEnd::kUpstreamFailed;
       return Reply(std::move(response), false);
     }
     if (std::exchange(forward_, false)) {
@@ -382,9 +383,10 @@ void RelayConnection::StartUpstream(bool fresh) {
                                 .repeatable = repeatable};
   const RelayFailure failure = pool_->Start(*this, request, fresh, upstream_);
   if (failure == RelayFailure::kNone) return;
-  AttemptFailed(failure,
-                failure == RelayFailure::kBusy ? "all connections are in use" : "it failed too often just before",
-                false);
+  AttemptFailed(
+      failure,
+      failure == RelayFailure::kBusy ? "all connections are in use" : "it failed too often just before",
+      false);
 }
 
 void RelayConnection::AttemptFailed(RelayFailure failure, std::string detail, bool dispatched) {

@@ -127,7 +127,7 @@ class RelayConnection final : public Connection, private StreamHandler, private 
 
   std::string pending_;  // for the client, not yet written
   size_t pending_at_ = 0;
-  size_t progress_ = 0;   // bytes since the phase was entered
+  size_t progress_ = 0;    // bytes since the phase was entered
   uint64_t declared_ = 0;  // the Content-Length that the client was told
   std::string trailers_;
   RelayOutcome outcome_;
@@ -141,11 +141,11 @@ class RelayConnection final : public Connection, private StreamHandler, private 
   // Of the present answer.
   bool write_first_ = true, chunked_ = false, has_length_ = false, passes_trailers_ = false, reset_ = false;
   bool held_ = false, answer_ended_ = false, end_told_ = false, at_end_ = false;
-  bool close_ = false;         // no further request after it
-  bool client_left_ = false;   // the upstream's answer is drained
-  bool streaming_ = false;     // counted in RelayStats::streams
-  bool look_again_ = false;    // input_ may hold a whole request
-  bool new_phase_ = false;     // the phase starts again even when it is the same
+  bool close_ = false;        // no further request after it
+  bool client_left_ = false;  // the upstream's answer is drained
+  bool streaming_ = false;    // counted in RelayStats::streams
+  bool look_again_ = false;   // input_ may hold a whole request
+  bool new_phase_ = false;    // the phase starts again even when it is the same
   bool input_ended_ = false, finishing_ = false;
 };
 

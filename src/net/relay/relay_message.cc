@@ -23,7 +23,8 @@ constexpr std::array<uint8_t, 256> kClasses = [] {
     if (!control) table[static_cast<size_t>(c)] |= kText;
     if (c > 0x20 && c < 0x7f && c != '#') table[static_cast<size_t>(c)] |= kTarget;
   }
-  for (char c : std::string_view("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"))
+  for (char c :
+       std::string_view("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"))
     table[static_cast<uint8_t>(c)] |= kToken;
   return table;
 }();
@@ -88,9 +89,7 @@ RelayHead::Kind KindOf(std::string_view name) noexcept {
   return Kind::kPlain;
 }
 
-RelayHeadStep Bad(int status, std::string_view why) {
-  return {RelayHeadStep::State::kBad, 0, status, why};
-}
+RelayHeadStep Bad(int status, std::string_view why) { return {RelayHeadStep::State::kBad, 0, status, why}; }
 
 }  // namespace
 
@@ -226,7 +225,8 @@ RelayHeadStep RelayHeadParser::FieldLine(size_t at, size_t size) {
   const std::string_view line = std::string_view(head_.text_).substr(at, size - 2);
   const size_t colon = line.find(':');
   // A blank at the front would be a continuation of the line before.
-  if (colon == std::string_view::npos || colon == 0 || colon > UINT16_MAX || !All(line.substr(0, colon), kToken))
+  if (colon == std::string_view::npos || colon == 0 || colon > UINT16_MAX ||
+      !All(line.substr(0, colon), kToken))
     return Fail(400, "A header field is not valid.");
   const std::string_view name = line.substr(0, colon), value = TrimBlanks(line.substr(colon + 1));
   if (!All(line.substr(colon), kText)) return Fail(400, "A header field has a control byte.");

@@ -103,8 +103,8 @@ struct RelayHeadStep {
     kBad,
   };
   State state = State::kMore;
-  size_t consumed = 0;   // when done
-  int status = 0;        // when bad: 400, 414, 417, 431, 501, 505; of an answer 502, or 431 when it is too large
+  size_t consumed = 0;  // when done
+  int status = 0;  // when bad: 400, 414, 417, 431, 501, 505; of an answer 502, or 431 when it is too large
   std::string_view why;  // when bad: a sentence; static storage
 };
 

@@ -21,7 +21,8 @@ RelayHeadStep Request(const std::string& text, RelayHead& head) { return ParseRe
 TEST(RelayRequestHead, KeepsTheBytesOfEachField) {
   RelayHead head;
   const std::string text =
-      "POST /v1/chat?x=%20 HTTP/1.1\r\nhOsT: a:80\r\nX-Odd:  two  blanks \t\r\nEmpty:\r\nContent-Length: 5\r\n\r\nhello";
+      "POST /v1/chat?x=%20 HTTP/1.1\r\nhOsT: a:80\r\nX-Odd:  two  blanks \t\r\nEmpty:\r\nContent-Length: "
+      "5\r\n\r\nhello";
   const RelayHeadStep step = Request(text, head);
   ASSERT_EQ(step.state, State::kDone);
   EXPECT_EQ(step.consumed, text.size() - 5);
@@ -57,9 +58,9 @@ TEST(RelayRequestHead, MarksWhatIsForOneConnection) {
   ASSERT_EQ(Request(text, head).state, State::kDone);
   std::vector<Kind> kinds;
   for (size_t i = 0; i < head.field_count(); ++i) kinds.push_back(head.field(i).kind);
-  EXPECT_THAT(kinds, ::testing::ElementsAre(Kind::kHost, Kind::kHop, Kind::kHop, Kind::kHop, Kind::kHop, Kind::kHop,
-                                            Kind::kHop, Kind::kForwarded, Kind::kForwarded, Kind::kExpect,
-                                            Kind::kPlain));
+  EXPECT_THAT(kinds, ::testing::ElementsAre(Kind::kHost, Kind::kHop, Kind::kHop, Kind::kHop, Kind::kHop,
+                                            Kind::kHop, Kind::kHop, Kind::kForwarded, Kind::kForwarded,
+                                            Kind::kExpect, Kind::kPlain));
   EXPECT_FALSE(head.keeps_alive());
   EXPECT_TRUE(head.expects_continue());
 }
@@ -74,21 +75,27 @@ struct BadHead {
 const std::vector<BadHead>& BadRequests() {
   static const std::string h = "Host: a\r\n";
   static const std::vector<BadHead> kAll = {
-      {"length and chunks", "POST / HTTP/1.1\r\n" + h + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
-      {"chunks and length", "POST / HTTP/1.1\r\n" + h + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n", 400},
+      {"length and chunks",
+       "POST / HTTP/1.1\r\n" + h + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
+      {"chunks and length",
+       "POST / HTTP/1.1\r\n" + h + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n", 400},
       {"two lengths", "POST / HTTP/1.1\r\n" + h + "Content-Length: 5\r\nContent-Length: 6\r\n\r\n", 400},
-      {"the same length twice", "POST / HTTP/1.1\r\n" + h + "Content-Length: 5\r\ncontent-length: 5\r\n\r\n", 400},
+      {"the same length twice", "POST / HTTP/1.1\r\n" + h + "Content-Length: 5\r\ncontent-length: 5\r\n\r\n",
+       400},
       {"a list of lengths", "POST / HTTP/1.1\r\n" + h + "Content-Length: 5, 5\r\n\r\n", 400},
       {"a signed length", "POST / HTTP/1.1\r\n" + h + "Content-Length: +5\r\n\r\n", 400},
       {"a negative length", "POST / HTTP/1.1\r\n" + h + "Content-Length: -5\r\n\r\n", 400},
       {"a hexadecimal length", "POST / HTTP/1.1\r\n" + h + "Content-Length: 0x5\r\n\r\n", 400},
       {"no length", "POST / HTTP/1.1\r\n" + h + "Content-Length:\r\n\r\n", 400},
-      {"a length beyond numbers", "POST / HTTP/1.1\r\n" + h + "Content-Length: 99999999999999999999\r\n\r\n", 400},
-      {"chunked twice", "POST / HTTP/1.1\r\n" + h + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
+      {"a length beyond numbers", "POST / HTTP/1.1\r\n" + h + "Content-Length: 99999999999999999999\r\n\r\n",
+       400},
+      {"chunked twice",
+       "POST / HTTP/1.1\r\n" + h + "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
       {"chunked in a list", "POST / HTTP/1.1\r\n" + h + "Transfer-Encoding: gzip, chunked\r\n\r\n", 501},
       {"an unknown coding", "POST / HTTP/1.1\r\n" + h + "Transfer-Encoding: xchunked\r\n\r\n", 501},
       {"identity", "POST / HTTP/1.1\r\n" + h + "Transfer-Encoding: identity\r\n\r\n", 501},
-      {"a coding with a vertical tab", "POST / HTTP/1.1\r\n" + h + "Transfer-Encoding: \vchunked\r\n\r\n", 400},
+      {"a coding with a vertical tab", "POST / HTTP/1.1\r\n" + h + "Transfer-Encoding: \vchunked\r\n\r\n",
+       400},
       {"chunks in HTTP/1.0", "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
       {"a blank before the colon", "POST / HTTP/1.1\r\n" + h + "Transfer-Encoding : chunked\r\n\r\n", 400},
       {"a folded field", "GET / HTTP/1.1\r\n" + h + "X: a\r\n b\r\n\r\n", 400},
@@ -121,11 +128,15 @@ const std::vector<BadHead>& BadRequests() {
       {"another expectation", "POST / HTTP/1.1\r\n" + h + "Expect: magic\r\n\r\n", 417},
       {"a long URL", "GET /" + std::string(9000, 'a') + " HTTP/1.1\r\n" + h + "\r\n", 414},
       {"a URL without end", "GET /" + std::string(9000, 'a'), 414},
-      {"many fields", "GET / HTTP/1.1\r\n" + h + [] {
-         std::string many;
-         for (int i = 0; i < 201; ++i) many += "X: a\r\n";
-         return many;
-       }() + "\r\n", 431},
+      {"many fields",
+       "GET / HTTP/1.1\r\n" + h +
+           [] {
+             std::string many;
+             for (int i = 0; i < 201; ++i) many += "X: a\r\n";
+             return many;
+           }() +
+           "\r\n",
+       431},
       {"large fields", "GET / HTTP/1.1\r\n" + h + "X: " + std::string(40'000, 'a') + "\r\n\r\n", 431},
       {"fields without end", "GET / HTTP/1.1\r\n" + h + "X: " + std::string(40'000, 'a'), 431},
       {"a blank at the front", " GET / HTTP/1.1\r\n" + h + "\r\n", 400},
@@ -248,7 +259,8 @@ TEST(RelayBodyWalk, KnowsWhetherTheEndOfTheConnectionIsTheEnd) {
 
 TEST(RelayTrailers, LeavesOutWhatFramesOrRoutes) {
   std::string out;
-  AppendPassedTrailers(out, "A: b\r\nContent-Length: 5\r\nTransfer-Encoding: x\r\nHost: y\r\nConnection: z\r\nC: d\r\n");
+  AppendPassedTrailers(
+      out, "A: b\r\nContent-Length: 5\r\nTransfer-Encoding: x\r\nHost: y\r\nConnection: z\r\nC: d\r\n");
   EXPECT_EQ(out, "A: b\r\nC: d\r\n");
 }
 

@@ -12,15 +12,15 @@ namespace gpulens {
 namespace {
 
 using namespace std::chrono_literals;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using testing::Answer;
 using testing::Answer200;
 using testing::ChunkedBody;
+using ::testing::ElementsAre;
 using testing::Eventually;
 using testing::Get;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 using testing::Post;
 using testing::ReadChunks;
 using testing::RelayRecord;
@@ -79,7 +79,8 @@ TEST_F(RelayPolicyTest, AnswersItself) {
   client.Send(Get("/") + Get("/", "Authorization: x\r\n"));
   EXPECT_EQ(client.Read().status, 401);
   EXPECT_EQ(client.Read().body, " from 127.0.0.1");
-  client.Send(Post("body", "Authorization: x\r\n") + "HEAD / HTTP/1.1\r\nHost: a\r\nAuthorization: x\r\n\r\n");
+  client.Send(Post("body", "Authorization: x\r\n") +
+              "HEAD / HTTP/1.1\r\nHost: a\r\nAuthorization: x\r\n\r\n");
   EXPECT_EQ(client.Read().body, "body from 127.0.0.1");
   EXPECT_EQ(client.Read(true).Header("Content-Length"), "15");
   // The body of one who is refused is not read.
@@ -131,13 +132,16 @@ TEST_F(RelayPolicyTest, ChangesTheRequest) {
   };
   Serve(upstream->Url(""));
   TestClient client(at);
-  client.Send("POST /v1 HTTP/1.1\r\nHost: a\r\nAUTHORIZATION: theirs\r\nAccept-Encoding: gzip\r\nA: b\r\nTransfer-Encoding: chunked\r\n\r\n"
-              "7\r\n{\"a\":1}\r\n0\r\n\r\n");
+  client.Send(
+      "POST /v1 HTTP/1.1\r\nHost: a\r\nAUTHORIZATION: theirs\r\nAccept-Encoding: gzip\r\nA: "
+      "b\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "7\r\n{\"a\":1}\r\n0\r\n\r\n");
   EXPECT_EQ(client.Read().body, "x");
-  EXPECT_EQ(upstream->requests()[0],
-            "POST /other?x=y HTTP/1.1\r\nHost: " + upstream->endpoint().ToString() +
-                "\r\nA: b\r\nContent-Length: 27\r\nAuthorization: Bearer ours\r\nAccept-Encoding: identity\r\n\r\n"
-                "{\"a\":1,\"stream_options\":{}}");
+  EXPECT_EQ(
+      upstream->requests()[0],
+      "POST /other?x=y HTTP/1.1\r\nHost: " + upstream->endpoint().ToString() +
+          "\r\nA: b\r\nContent-Length: 27\r\nAuthorization: Bearer ours\r\nAccept-Encoding: identity\r\n\r\n"
+          "{\"a\":1,\"stream_options\":{}}");
 }
 
 TEST_F(RelayPolicyTest, ChangesTheHeadOfTheAnswer) {
@@ -179,7 +183,9 @@ TEST_F(RelayPolicyTest, KeepsTheLengthThatItPromises) {
   TestClient client(at);
   client.Send(Get("/"));
   EXPECT_EQ(client.Read().body, "abcd");
-  policy.on_body = [](std::string_view piece, RelayOutput& output, RelayHandle) { output.Pass(piece.substr(1)); };
+  policy.on_body = [](std::string_view piece, RelayOutput& output, RelayHandle) {
+    output.Pass(piece.substr(1));
+  };
   client.Send(Get("/"));
   EXPECT_EQ(client.Read().status, 0);  // cut rather than too short
   EXPECT_EQ(Ended(2)[1].outcome.end, RelayEnd::kAborted);

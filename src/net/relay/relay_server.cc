@@ -22,16 +22,16 @@ RelayHandle::~RelayHandle() = default;
 RelayHandle::RelayHandle(RelayConnection& connection, uint64_t number) noexcept
     : connection_(&connection), number_(number) {}
 
-void RelayHandle::Answer(HttpResponse response) {
+void RelayHandle::Answer(HttpResponse response) const {
   if (connection_) connection_->Answer(number_, std::move(response));
 }
-void RelayHandle::Forward(const RelayForward& forward) {
+void RelayHandle::Forward(const RelayForward& forward) const {
   if (connection_) connection_->Forward(number_, forward);
 }
-void RelayHandle::Resume() {
+void RelayHandle::Resume() const {
   if (connection_) connection_->Resume(number_);
 }
-void RelayHandle::Abort() {
+void RelayHandle::Abort() const {
   if (connection_) connection_->Abort(number_);
 }
 bool RelayHandle::over() const noexcept { return !connection_ || connection_->Over(number_); }

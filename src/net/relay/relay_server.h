@@ -53,7 +53,8 @@ struct RelayLimits {
   Duration linger = std::chrono::seconds(2);  // reading goes on after the last answer, so that it arrives
 };
 
-// A request as the policy sees it. Its views are valid until OnEnd, but the body: until an answer's head passes.
+// A request as the policy sees it. Its views are valid until OnEnd, but the body: until an answer's head
+// passes.
 struct RelayRequest {
   const RelayHead& head;
   std::string_view body;  // whole in OnRequest, empty before
@@ -64,9 +65,9 @@ struct RelayRequest {
 // Where a request goes. Read during the call of Forward, but `body`.
 struct RelayForward {
   Ref<UpstreamPool> upstream;
-  std::string_view target;                   // empty: as received
-  std::span<const std::string_view> drop;    // names of fields that do not pass, without case
-  std::string_view fields;                   // whole lines that are added at the end
+  std::string_view target;                 // empty: as received
+  std::span<const std::string_view> drop;  // names of fields that do not pass, without case
+  std::string_view fields;                 // whole lines that are added at the end
   // Pieces that replace the body: of the request's, or bytes of the policy that live until OnEnd or the next
   // Forward. Null: the body as received.
   const std::vector<std::string_view>* body = nullptr;
@@ -85,7 +86,8 @@ struct RelayPass {
 // What OnBody, OnBodyEnd and OnResume let pass.
 class RelayOutput {
  public:
-  // The bytes must live until the next call of the exchange. Ignored in OnBody of an answer that passes `write_first`.
+  // The bytes must live until the next call of the exchange. Ignored in OnBody of an answer that passes
+  // `write_first`.
   void Pass(std::string_view bytes);
   // Nothing more is read from the upstream, and the end of the answer is not sent, until Resume.
   void Hold() noexcept { hold_ = true; }
@@ -146,13 +148,13 @@ class RelayHandle {
   ~RelayHandle();
 
   // Answers the request, before an upstream's answer passes. Instead of an upstream's, in OnUpstreamHead.
-  void Answer(HttpResponse response);
+  void Answer(HttpResponse response) const;
   // Sends the request on; in OnUpstreamHead and OnAttemptFailed: once more. Not before OnRequest.
-  void Forward(const RelayForward& forward);
+  void Forward(const RelayForward& forward) const;
   // After Hold.
-  void Resume();
+  void Resume() const;
   // Cuts the answer: what has been passed goes out, then the connection ends without the end of the answer.
-  void Abort();
+  void Abort() const;
   bool over() const noexcept;
 
  private:
@@ -192,8 +194,8 @@ class RelayPolicy {
   virtual ~RelayPolicy() = default;
   // The head of a request has come. May answer at once by the handle; the body then is not read.
   virtual std::unique_ptr<RelayExchange> Begin(const RelayRequest& request, RelayHandle handle) = 0;
-  // The relay itself is about to answer (400, 408, 413, 429, 431, 502, 503, 504 …): may replace body and type.
-  // Of a request that is not valid the head is empty.
+  // The relay itself is about to answer (400, 408, 413, 429, 431, 502, 503, 504 …): may replace body and
+  // type. Of a request that is not valid the head is empty.
   virtual void Refuse(const RelayHead& head, HttpResponse& refusal);
 };
 
@@ -213,8 +215,8 @@ struct RelayOptions {
   bool half_close = false;
 };
 
-// Serves on one loop; several servers on several loops may listen at one socket (SharedSocket). Thread-safe as
-// Server is. Shutdown lets open streams finish until its deadline.
+// Serves on one loop; several servers on several loops may listen at one socket (SharedSocket). Thread-safe
+// as Server is. Shutdown lets open streams finish until its deadline.
 class RelayServer : public Server {
  public:
   RelayServer(IoLoop& loop, RelayPolicy& policy, RelayOptions options);

@@ -40,14 +40,19 @@ class RelayServerTest : public testing::RelayTest {};
 
 TEST_F(RelayServerTest, PassesHeadsAndBodiesUnchanged) {
   ScriptedServer upstream([](int, int, const std::string&) {
-    return Turn{.answer = "HTTP/1.1 200 Fine enough\r\nX-B: 1\r\nx-a:  2 \r\nServer: up\r\nContent-Length: 5\r\n\r\nhello"};
+    return Turn{
+        .answer =
+            "HTTP/1.1 200 Fine enough\r\nX-B: 1\r\nx-a:  2 \r\nServer: up\r\nContent-Length: 5\r\n\r\nhello"};
   });
   Serve(upstream.Url(""));
   TestClient client(at);
-  client.Send("POST /v1//a%2e?b=c HTTP/1.1\r\nX-Z:  9\r\nHost: client\r\nAuthorization: Bearer k\r\nX-A: 1\r\nx-a: 2\r\n"
-              "Content-Length: 4\r\n\r\nbody");
+  client.Send(
+      "POST /v1//a%2e?b=c HTTP/1.1\r\nX-Z:  9\r\nHost: client\r\nAuthorization: Bearer k\r\nX-A: 1\r\nx-a: "
+      "2\r\n"
+      "Content-Length: 4\r\n\r\nbody");
   const Answer answer = client.Read();
-  EXPECT_EQ(answer.head, "HTTP/1.1 200 Fine enough\r\nX-B: 1\r\nx-a:  2 \r\nServer: up\r\nContent-Length: 5\r\n");
+  EXPECT_EQ(answer.head,
+            "HTTP/1.1 200 Fine enough\r\nX-B: 1\r\nx-a:  2 \r\nServer: up\r\nContent-Length: 5\r\n");
   EXPECT_EQ(answer.body, "hello");
   ASSERT_EQ(upstream.requests().size(), 1u);
   EXPECT_EQ(upstream.requests()[0],
@@ -64,17 +69,22 @@ TEST_F(RelayServerTest, PassesHeadsAndBodiesUnchanged) {
 
 TEST_F(RelayServerTest, DropsWhatIsForOneConnection) {
   ScriptedServer upstream([](int, int, const std::string&) {
-    return Turn{.answer = "HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Mine\r\nX-Mine: 1\r\nKeep-Alive: timeout=5\r\n"
-                          "Proxy-Authenticate: x\r\nUpgrade: h2c\r\nTrailer: y\r\nVia: 1.1 z\r\nContent-Length: 0\r\n\r\n"};
+    return Turn{
+        .answer =
+            "HTTP/1.1 200 OK\r\nConnection: keep-alive, X-Mine\r\nX-Mine: 1\r\nKeep-Alive: timeout=5\r\n"
+            "Proxy-Authenticate: x\r\nUpgrade: h2c\r\nTrailer: y\r\nVia: 1.1 z\r\nContent-Length: 0\r\n\r\n"};
   });
   Serve(upstream.Url(""));
   TestClient client(at);
-  client.Send(Get("/", "Connection: X-Own, close\r\nX-Own: 1\r\nKeep-Alive: 1\r\nProxy-Connection: a\r\nTE: trailers, gzip\r\n"
-                       "Upgrade: websocket\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: ftp\r\nForwarded: for=x\r\n"
-                       "Via: 1.0 w\r\n"));
-  EXPECT_EQ(client.Read().head, "HTTP/1.1 200 OK\r\nVia: 1.1 z\r\nContent-Length: 0\r\nConnection: close\r\n");
-  EXPECT_EQ(upstream.requests()[0],
-            "GET / HTTP/1.1\r\nHost: " + upstream.endpoint().ToString() + "\r\nTE: trailers\r\nVia: 1.0 w\r\n\r\n");
+  client.Send(Get(
+      "/",
+      "Connection: X-Own, close\r\nX-Own: 1\r\nKeep-Alive: 1\r\nProxy-Connection: a\r\nTE: trailers, gzip\r\n"
+      "Upgrade: websocket\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: ftp\r\nForwarded: for=x\r\n"
+      "Via: 1.0 w\r\n"));
+  EXPECT_EQ(client.Read().head,
+            "HTTP/1.1 200 OK\r\nVia: 1.1 z\r\nContent-Length: 0\r\nConnection: close\r\n");
+  EXPECT_EQ(upstream.requests()[0], "GET / HTTP/1.1\r\nHost: " + upstream.endpoint().ToString() +
+                                        "\r\nTE: trailers\r\nVia: 1.0 w\r\n\r\n");
   EXPECT_TRUE(client.ReadsEnd());
 }
 
@@ -84,12 +94,15 @@ TEST_F(RelayServerTest, AppendsTheAddressOfTrustedPeersAlone) {
   options.trusted_peers.push_back(*ParseAddressRange("127.0.0.0/8"));
   Serve(upstream.Url(""), {}, std::move(options));
   TestClient client(at);
-  client.Send(Get("/", "X-Forwarded-For: 1.1.1.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-For: 2.2.2.2\r\n"));
+  client.Send(
+      Get("/", "X-Forwarded-For: 1.1.1.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-For: 2.2.2.2\r\n"));
   EXPECT_EQ(client.Read().status, 200);
   client.Send(Get("/"));
   EXPECT_EQ(client.Read().status, 200);
-  EXPECT_THAT(upstream.requests()[0],
-              HasSubstr("X-Forwarded-For: 1.1.1.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-For: 2.2.2.2, 127.0.0.1\r\n"));
+  EXPECT_THAT(
+      upstream.requests()[0],
+      HasSubstr(
+          "X-Forwarded-For: 1.1.1.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-For: 2.2.2.2, 127.0.0.1\r\n"));
   EXPECT_THAT(upstream.requests()[1], HasSubstr("\r\nX-Forwarded-For: 127.0.0.1\r\n"));
 }
 
@@ -121,10 +134,13 @@ TEST_F(RelayServerTest, AnswersPipelinedRequestsInTheirOrder) {
 }
 
 TEST_F(RelayServerTest, TakesARequestByteByByte) {
-  ScriptedServer upstream([](int, int, const std::string& request) { return Turn{.answer = Answer200(request)}; });
+  ScriptedServer upstream(
+      [](int, int, const std::string& request) { return Turn{.answer = Answer200(request)}; });
   Serve(upstream.Url(""));
   TestClient client(at);
-  for (char c : "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nT: u\r\n\r\n"s)
+  for (
+      char c :
+      "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nT: u\r\n\r\n"s)
     client.Send({&c, 1});
   const Answer answer = client.Read();
   EXPECT_THAT(answer.body, HasSubstr("\r\nContent-Length: 5\r\n\r\nabcde"));
@@ -144,8 +160,9 @@ TEST_F(RelayServerTest, AnswersExpectations) {
 
 TEST_F(RelayServerTest, FramesChunksAnew) {
   ScriptedServer upstream([](int, int, const std::string&) {
-    return Turn{.answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-                          "1\r\na\r\n2;x\r\nbc\r\n3\r\ndef\r\n0\r\nX-Sum: 7\r\nHost: no\r\n\r\n"};
+    return Turn{.answer =
+                    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                    "1\r\na\r\n2;x\r\nbc\r\n3\r\ndef\r\n0\r\nX-Sum: 7\r\nHost: no\r\n\r\n"};
   });
   Serve(upstream.Url(""));
   TestClient client(at);
@@ -184,8 +201,9 @@ TEST_F(RelayServerTest, FramesAnswersThatEndWithTheConnection) {
 
 TEST_F(RelayServerTest, ServesHttp10) {
   ScriptedServer upstream([](int, int exchange, const std::string&) {
-    return Turn{.answer = exchange == 0 ? Answer200("known")
-                                        : "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"};
+    return Turn{.answer = exchange == 0
+                              ? Answer200("known")
+                              : "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"};
   });
   Serve(upstream.Url(""));
   TestClient client(at);
@@ -203,8 +221,7 @@ TEST_F(RelayServerTest, ServesHttp10) {
 
 TEST_F(RelayServerTest, KnowsAnswersWithoutBody) {
   ScriptedServer upstream([](int, int, const std::string& request) {
-    if (request.starts_with("HEAD"))
-      return Turn{.answer = "HTTP/1.1 200 OK\r\nContent-Length: 77\r\n\r\n"};
+    if (request.starts_with("HEAD")) return Turn{.answer = "HTTP/1.1 200 OK\r\nContent-Length: 77\r\n\r\n"};
     if (request.find("/204") != std::string::npos) return Turn{.answer = "HTTP/1.1 204 No Content\r\n\r\n"};
     return Turn{.answer = "HTTP/1.1 304 Not Modified\r\nETag: x\r\nContent-Length: 9\r\n\r\n"};
   });
@@ -220,7 +237,10 @@ TEST_F(RelayServerTest, KnowsAnswersWithoutBody) {
 
 TEST_F(RelayServerTest, PassesInterimAnswers) {
   ScriptedServer upstream([](int, int, const std::string&) {
-    return Turn{.answer = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\nConnection: x\r\n\r\n" + Answer200("x")};
+    return Turn{
+        .answer =
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\nConnection: x\r\n\r\n" +
+            Answer200("x")};
   });
   Serve(upstream.Url(""));
   TestClient client(at);
@@ -236,7 +256,8 @@ TEST_F(RelayServerTest, PassesRedirectsAndErrors) {
   ScriptedServer elsewhere([](int, int, const std::string&) { return Turn{.answer = Answer200("x")}; });
   ScriptedServer upstream([&](int, int exchange, const std::string&) {
     if (exchange == 0)
-      return Turn{.answer = "HTTP/1.1 307 Moved\r\nLocation: " + elsewhere.Url("/") + "\r\nContent-Length: 0\r\n\r\n"};
+      return Turn{.answer = "HTTP/1.1 307 Moved\r\nLocation: " + elsewhere.Url("/") +
+                            "\r\nContent-Length: 0\r\n\r\n"};
     return Turn{.answer = "HTTP/1.1 429 Too Many\r\nretry-after-ms: 5\r\nContent-Length: 2\r\n\r\n{}"};
   });
   Serve(upstream.Url(""));
@@ -282,10 +303,12 @@ TEST_F(RelayServerTest, PassesLargeBodiesBothWays) {
     for (int i = 0; i < 2; ++i) {
       received = peer.Body(peer.Head());
       if (i == 0) {
-        peer.Write("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(received.size()) + "\r\n\r\n" + received);
+        peer.Write("HTTP/1.1 200 OK\r\nContent-Length: " + std::to_string(received.size()) + "\r\n\r\n" +
+                   received);
         continue;
       }
-      peer.Write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4c4b40\r\n" + received + "\r\n0\r\n\r\n");
+      peer.Write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4c4b40\r\n" + received +
+                 "\r\n0\r\n\r\n");
     }
   });
   Serve(upstream.Url(""));
@@ -329,7 +352,10 @@ TEST_F(RelayServerTest, DoesNotReadAnUpstreamFasterThanItsClient) {
 }
 
 TEST_F(RelayServerTest, SetsNoDelayBothWays) {
-  ScriptedServer upstream([](Peer& peer, int) { peer.Head(); peer.Sit(); });
+  ScriptedServer upstream([](Peer& peer, int) {
+    peer.Head();
+    peer.Sit();
+  });
   Serve(upstream.Url(""));
   TestClient client(at);
   client.Send(Get("/"));
@@ -362,7 +388,9 @@ TEST_F(RelayServerTest, RefusesWhatIsNotOneRequest) {
   options.limits.body_bytes = 1000;
   Serve(upstream.Url(""), {}, std::move(options));
   const std::pair<std::string, int> bad[] = {
-      {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /x HTTP/1.1\r\n\r\n", 400},
+      {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /x "
+       "HTTP/1.1\r\n\r\n",
+       400},
       {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nContent-Length: 4\r\n\r\nabcd", 400},
       {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;a\nb\r\nabcde\r\n0\r\n\r\n", 400},
       {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nfg\r\n", 400},
@@ -370,7 +398,8 @@ TEST_F(RelayServerTest, RefusesWhatIsNotOneRequest) {
       {"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", 501},
       {"TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 501},
       {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n", 413},
-      {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" + std::string(1001, 'x'), 413},
+      {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" + std::string(1001, 'x'),
+       413},
       {"GET / HTTP/1.1\r\nHost: a\r\nX: " + std::string(40'000, 'a') + "\r\n\r\n", 431},
       {"GET /" + std::string(9'000, 'a') + " HTTP/1.1\r\nHost: a\r\n\r\n", 414},
   };
@@ -421,7 +450,10 @@ TEST_F(RelayServerTest, BoundsTheBodiesThatArrive) {
 }
 
 TEST_F(RelayServerTest, BoundsStreams) {
-  ScriptedServer upstream([](Peer& peer, int) { peer.Head(); peer.Sit(); });
+  ScriptedServer upstream([](Peer& peer, int) {
+    peer.Head();
+    peer.Sit();
+  });
   RelayOptions options;
   options.limits.streams = 2;
   Serve(upstream.Url(""), {}, std::move(options));
@@ -523,16 +555,25 @@ TEST_F(RelayServerTest, ClosesTheUpstreamWhenTheClientGoes) {
 }
 
 TEST_F(RelayServerTest, EndsWhenTheClientGoesAtEachPhase) {
-  ScriptedServer upstream([](Peer& peer, int) { peer.Head(); peer.Linger(); });
+  ScriptedServer upstream([](Peer& peer, int) {
+    peer.Head();
+    peer.Linger();
+  });
   Serve(upstream.Url(""));
-  { TestClient(at).Send("POST / HTTP"); }
+  {
+    TestClient(at).Send("POST / HTTP");
+  }
   EXPECT_TRUE(Eventually([&] { return server->stats().accepted == 1 && server->stats().connections == 0; }));
   EXPECT_EQ(policy.begun(), 0u);
-  { TestClient(at).Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab"); }
+  {
+    TestClient(at).Send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab");
+  }
   EXPECT_EQ(Ended(1)[0].outcome.end, RelayEnd::kClientGone);
   RelayHandle kept;
   policy.on_request = [&](const RelayRequest&, RelayHandle handle) { kept = handle; };
-  { TestClient(at).Send(Post("ab")); }
+  {
+    TestClient(at).Send(Post("ab"));
+  }
   EXPECT_EQ(Ended(2)[1].outcome.end, RelayEnd::kClientGone);
   loop.Call([&] {
     EXPECT_TRUE(kept.over());
@@ -673,7 +714,8 @@ TEST_F(RelayServerTest, SpeaksTlsOnBothSides) {
   folder.Write("cert.pem", own.certificate);
   folder.Write("key.pem", own.key);
   auto authenticator = Authenticator::Open(
-      loop, folder.Write("web.yml", "tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n"), nullptr);
+      loop, folder.Write("web.yml", "tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n"),
+      nullptr);
   ASSERT_TRUE(authenticator.ok());
   std::string body(300'000, 'b');
   ScriptedServer upstream(

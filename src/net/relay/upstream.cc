@@ -13,10 +13,10 @@ struct FailureRow {
   int status;
 };
 constexpr FailureRow kFailureRows[kRelayFailures] = {
-    {"none", 200},           {"streams", 503},   {"circuit_open", 503}, {"busy", 503},
-    {"resolve", 502},        {"forbidden", 502}, {"connect", 502},      {"connect_timeout", 504},
-    {"tls", 502},            {"tls_timeout", 504}, {"closed", 502},     {"head_timeout", 504},
-    {"head", 502},           {"idle_timeout", 504}, {"cut", 502},       {"body", 502},
+    {"none", 200},    {"streams", 503},      {"circuit_open", 503}, {"busy", 503},
+    {"resolve", 502}, {"forbidden", 502},    {"connect", 502},      {"connect_timeout", 504},
+    {"tls", 502},     {"tls_timeout", 504},  {"closed", 502},       {"head_timeout", 504},
+    {"head", 502},    {"idle_timeout", 504}, {"cut", 502},          {"body", 502},
 };
 
 }  // namespace
@@ -56,7 +56,9 @@ UpstreamPool::UpstreamPool(IoLoop& loop, UpstreamOptions options)
       circuit_(options_.circuit),
       connections_(loop, [this] {
         std::array<Duration, kPhases> timeouts{};
-        const auto set = [&](Phase phase, Duration timeout) { timeouts[static_cast<size_t>(phase)] = timeout; };
+        const auto set = [&](Phase phase, Duration timeout) {
+          timeouts[static_cast<size_t>(phase)] = timeout;
+        };
         set(UpstreamConnection::kConnecting, options_.connect);
         set(UpstreamConnection::kHandshake, options_.tls_handshake);
         set(UpstreamConnection::kAwaitsHead, options_.head);

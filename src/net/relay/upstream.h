@@ -73,12 +73,12 @@ class UpstreamCircuit {
 };
 
 struct UpstreamOptions {
-  HttpUrl url = {};  // scheme, host and port; the rest is not used
+  HttpUrl url = {};                            // scheme, host and port; the rest is not used
   std::shared_ptr<const TlsContext> tls = {};  // for https
   size_t max_connections = 1024;
   size_t max_idle = 256;
-  Duration idle = std::chrono::seconds(90);            // that an unused connection is kept
-  Duration connect = std::chrono::seconds(5);          // look-up and connect
+  Duration idle = std::chrono::seconds(90);    // that an unused connection is kept
+  Duration connect = std::chrono::seconds(5);  // look-up and connect
   Duration tls_handshake = std::chrono::seconds(10);
   Duration head = std::chrono::seconds(600);           // from the request to the head of the answer
   Duration between = std::chrono::seconds(300);        // between two pieces of a body that is waited for

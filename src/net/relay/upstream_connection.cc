@@ -32,8 +32,8 @@ void UpstreamConnection::Open(UpstreamUser& user, const UpstreamRequest& request
   Begin(user, request);
   pool_.connections_.Add(*this, kConnecting);
   Ref<UpstreamConnection> self(this);
-  const bool known = !pool_.addresses_.empty() &&
-                     pool_.Now() - pool_.looked_up_ < pool_.options_.keep_addresses;
+  const bool known =
+      !pool_.addresses_.empty() && pool_.Now() - pool_.looked_up_ < pool_.options_.keep_addresses;
   if (pool_.literal_ || known) {
     // An address that the configuration names is allowed, whatever it is.
     addresses_ = known ? pool_.addresses_ : std::vector<Endpoint>{*pool_.literal_};
@@ -124,8 +124,7 @@ void UpstreamConnection::OnDeadline(Phase phase) {
       return Fail(RelayFailure::kConnectTimeout, pool_.authority_ + " did not take the connection in time");
     case kHandshake:
       return Fail(RelayFailure::kTlsTimeout, pool_.authority_ + " did not finish the TLS handshake in time");
-    case kAwaitsHead:
-      return Fail(RelayFailure::kHeadTimeout, pool_.authority_ + " did not answer in time");
+    case kAwaitsHead: return Fail(RelayFailure::kHeadTimeout, pool_.authority_ + " did not answer in time");
     case kAwaitsBody:
       return Fail(RelayFailure::kIdleTimeout, pool_.authority_ + " stopped within its answer");
     default: return Close();
@@ -194,7 +193,8 @@ void UpstreamConnection::SendFailed() {
   TakeLast();
 }
 
-// A server may refuse a request before it has read it, and close. Its answer lies here although writing failed.
+// A server may refuse a request before it has read it, and close. Its answer lies here although writing
+// failed.
 void UpstreamConnection::TakeLast() {
   Ref<Connection> self(this);
   const std::string error = stream_.error();
@@ -340,8 +340,8 @@ void UpstreamConnection::Fail(RelayFailure failure, std::string detail) {
   Ref<Connection> self(this);
   UpstreamUser* user = std::exchange(user_, nullptr);
   const bool body_untouched = sent_ < size_ && sent_ <= request_.head.size();
-  const bool repeat = kept_before_ && !begun_ && failure == RelayFailure::kClosed &&
-                      (request_.repeatable || body_untouched);
+  const bool repeat =
+      kept_before_ && !begun_ && failure == RelayFailure::kClosed && (request_.repeatable || body_untouched);
   // A kept connection that was closed meanwhile says nothing about the server.
   if (!repeat) Judge(false);
   if (failure == RelayFailure::kIdleTimeout) pool_.circuit_.OnFailure(pool_.Now());

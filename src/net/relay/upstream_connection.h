@@ -37,8 +37,9 @@ class UpstreamConnection final : public Connection, private StreamHandler {
  private:
   // Phases of the pool's ConnectionSet, each with its timeout.
   friend class UpstreamPool;
-  static constexpr Phase kConnecting = Phase::kRequest, kHandshake = Phase::kLinger, kAwaitsHead = Phase::kWork,
-                         kAwaitsBody = Phase::kOpen, kPaused = Phase::kWrite, kKept = Phase::kIdle;
+  static constexpr Phase kConnecting = Phase::kRequest, kHandshake = Phase::kLinger,
+                         kAwaitsHead = Phase::kWork, kAwaitsBody = Phase::kOpen, kPaused = Phase::kWrite,
+                         kKept = Phase::kIdle;
 
   void OnReadable() override;
   void OnWritable() override;

@@ -15,9 +15,9 @@ namespace gpulens {
 namespace {
 
 using namespace std::chrono_literals;
-using ::testing::ElementsAre;
 using testing::Answer;
 using testing::Answer200;
+using ::testing::ElementsAre;
 using testing::Eventually;
 using testing::Get;
 using testing::Post;
@@ -246,18 +246,25 @@ TEST_F(UpstreamTest, NamesEachFault) {
       {"a reset", "", true, RelayFailure::kClosed, 502},
       {"half a head", "HTTP/1.1 200 OK\r\nA: ", false, RelayFailure::kHead, 502},
       {"garbage", "\x16\x03\x01garbage\r\n\r\n", false, RelayFailure::kHead, 502},
-      {"two lengths", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx", false, RelayFailure::kHead, 502},
+      {"two lengths", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx", false,
+       RelayFailure::kHead, 502},
       {"an endless head", "HTTP/1.1 200 OK\r\n" + std::string(80'000, 'a'), false, RelayFailure::kHead, 502},
       {"switched protocols", "HTTP/1.1 101 Switching\r\n\r\n", false, RelayFailure::kHead, 502},
-      {"interim answers for ever", [] {
+      {"interim answers for ever",
+       [] {
          std::string many;
          for (int i = 0; i < 40; ++i) many += "HTTP/1.1 100 Continue\r\n\r\n";
          return many;
-       }(), false, RelayFailure::kHead, 502},
-      {"fewer bytes than announced", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", false, RelayFailure::kCut, 200},
-      {"no last chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", false, RelayFailure::kCut, 200},
-      {"a damaged chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n", false, RelayFailure::kBody, 200},
-      {"a reset within the body", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", true, RelayFailure::kCut, 200},
+       }(),
+       false, RelayFailure::kHead, 502},
+      {"fewer bytes than announced", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", false,
+       RelayFailure::kCut, 200},
+      {"no last chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", false,
+       RelayFailure::kCut, 200},
+      {"a damaged chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n", false,
+       RelayFailure::kBody, 200},
+      {"a reset within the body", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", true,
+       RelayFailure::kCut, 200},
   };
   std::atomic<const Fault*> fault{nullptr};
   ScriptedServer upstream([&](Peer& peer, int) {
@@ -366,6 +373,11 @@ TEST_F(UpstreamTest, ConnectsToWhatTheConfigurationNames) {
   const Asked asked = Ask(Once("/"));
   EXPECT_EQ(asked.status, 502);
   EXPECT_THAT(asked.record.failures, ElementsAre(RelayFailure::kResolve));
+  // The resolver takes numbers that ParseIp does not: this is 169.254.169.254.
+  policy.upstream = Pool("http://2852039166:80");
+  const Asked forbidden = Ask(Once("/"));
+  EXPECT_EQ(forbidden.status, 502);
+  EXPECT_THAT(forbidden.record.failures, ElementsAre(RelayFailure::kForbidden));
   UniqueFd closed(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_storage address{};
   socklen_t size = ParseListenAddress("127.0.0.1:0")->ToSockaddr(address);

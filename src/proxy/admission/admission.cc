@@ -38,8 +38,28 @@ bool MatchesAny(const std::vector<std::string>& patterns, std::string_view text)
 
 bool Counts(const BudgetSpec& spec, const VirtualKey& key) noexcept {
   if (std::find(key.budgets.begin(), key.budgets.end(), spec.name) != key.budgets.end()) return true;
-  return !spec.listed_only && MatchesAny(spec.tenants, key.tenant) && MatchesAny(spec.projects, key.project) &&
-         MatchesAny(spec.keys, key.id);
+  return !spec.listed_only && MatchesAny(spec.tenants, key.tenant) &&
+         MatchesAny(spec.projects, key.project) && MatchesAny(spec.keys, key.id);
+}
+
+// The budgets of a key's own line.
+Result<std::vector<BudgetSpec>> OwnBudgets(const VirtualKey& key, const AdmissionOptions& options) {
+  std::vector<BudgetSpec> out;
+  std::set<std::string> windows;
+  for (const VirtualKey::OwnBudget& budget : key.own_budgets) {
+    BudgetSpec spec;
+    spec.name = std::string(kOwnPrefix) + key.id + ":" + BudgetWindowText(budget.window);
+    if (!windows.insert(spec.name).second)
+      return Status{Code::kInvalidArgument, "key " + key.id + ": two of its own budgets have one window"};
+    spec.limit_pico = budget.limit_pico;
+    spec.window = budget.window;
+    spec.mode = options.key_budget_mode;
+    if (spec.mode == BudgetMode::kSoft) spec.max_overshoot_pico = options.key_max_overshoot_pico;
+    spec.shared = options.key_budgets_shared;
+    RETURN_IF_ERROR(CheckBudgetSpec(spec));
+    out.push_back(std::move(spec));
+  }
+  return out;
 }
 
 RefusalReason ReasonOf(BudgetAnswer answer) noexcept {
@@ -78,7 +98,10 @@ std::string_view RefusalName(RefusalReason reason) noexcept {
 
 Refusal Admission::Refuse(RefusalReason reason, std::string message) {
   refusals_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
-  return {.reason = reason, .message = std::move(message)};
+  Refusal refusal;
+  refusal.reason = reason;
+  refusal.message = std::move(message);
+  return refusal;
 }
 
 Status Admission::Reload(KeyTable keys, const std::vector<BudgetSpec>& budgets) {
@@ -99,20 +122,7 @@ Status Admission::Reload(KeyTable keys, const std::vector<BudgetSpec>& budgets) 
       if (!names.contains(name))
         return {Code::kInvalidArgument, "key " + key.id + ": no budget has the name " + Printable(name)};
     }
-    std::set<std::string> windows;
-    for (const VirtualKey::OwnBudget& budget : key.own_budgets) {
-      BudgetSpec spec;
-      spec.name = std::string(kOwnPrefix) + key.id + ":" + BudgetWindowText(budget.window);
-      if (!windows.insert(spec.name).second)
-        return {Code::kInvalidArgument, "key " + key.id + ": two of its own budgets have one window"};
-      spec.limit_pico = budget.limit_pico;
-      spec.window = budget.window;
-      spec.mode = options_.key_budget_mode;
-      if (spec.mode == BudgetMode::kSoft) spec.max_overshoot_pico = options_.key_max_overshoot_pico;
-      spec.shared = options_.key_budgets_shared;
-      RETURN_IF_ERROR(CheckBudgetSpec(spec));
-      own[i].push_back(std::move(spec));
-    }
+    ASSIGN_OR_RETURN(own[i], OwnBudgets(key, options_));
     const auto counting = static_cast<size_t>(std::count_if(
         budgets.begin(), budgets.end(), [&](const BudgetSpec& spec) { return Counts(spec, key); }));
     if (counting + own[i].size() > Reservation::kMostBudgets)

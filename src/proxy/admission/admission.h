@@ -27,7 +27,7 @@ namespace gpulens::proxy {
 
 enum class RefusalReason : uint8_t {
   kNoKey,
-  kBadKey,  // malformed, unknown, or with a wrong secret: not told apart
+  kBadKey,  // malformed, unknown, or with a wrong secret: not distinguished
   kExpiredKey,
   kRevokedKey,
   kModelNotAllowed,

@@ -278,9 +278,9 @@ BudgetAnswer Budgets::Fits(Budget& budget, const CostEstimate& cost, Instant now
   return fits ? BudgetAnswer::kAdmitted : BudgetAnswer::kLimit;
 }
 
-Budgets::Admitted Budgets::Admit(std::span<const Ref<Budget>> of, const CostEstimate& asked, Instant now) {
+Budgets::Admitted Budgets::Admit(std::span<const Ref<Budget>> of, const CostEstimate& estimate, Instant now) {
   CHECK(of.size() <= Reservation::kMostBudgets);
-  CostEstimate cost{std::max<int64_t>(asked.expected_pico, 0), asked.most_pico};
+  CostEstimate cost{std::max<int64_t>(estimate.expected_pico, 0), estimate.most_pico};
   if (cost.most_pico) cost.most_pico = std::max(*cost.most_pico, cost.expected_pico);
   Admitted out;
   bool wake = false;

@@ -282,13 +282,13 @@ Status LeaseKeeper::Send(const BudgetWindow& window, Holding& holding) {
   return Ok();
 }
 
-Status LeaseKeeper::ReportEnded(const Budget& budget, int64_t limit_pico, const BudgetWindow& window,
-                                int64_t fence, int64_t spent_pico, Instant now) {
+Status LeaseKeeper::ReportEnded(const BudgetSpec& budget, int64_t fence, int64_t spent_pico, Instant now) {
   LeaseCall call;
-  call.budget = budget.name();
-  call.limit = limit_pico / kPicoPerMicro;
-  if (window.kind == BudgetWindow::Kind::kRolling) call.rolling_ms = window.length_ns / kMsOfLease;
-  else call.window_ms = window.StartOf(now.unix_ns) / kMsOfLease;
+  call.budget = budget.name;
+  call.limit = budget.limit_pico / kPicoPerMicro;
+  if (budget.window.kind == BudgetWindow::Kind::kRolling)
+    call.rolling_ms = budget.window.length_ns / kMsOfLease;
+  else call.window_ms = budget.window.StartOf(now.unix_ns) / kMsOfLease;
   call.replica = options_.replica;
   call.fence = fence;
   call.spent = MicrosUp(spent_pico);

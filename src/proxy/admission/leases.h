@@ -122,8 +122,7 @@ class LeaseKeeper {
 
   // What an earlier start of this replica has spent in all, from the ledger: its lease, which counted as
   // spent until now, ends. Before Start, or on its thread. Repeating it changes nothing.
-  Status ReportEnded(const Budget& budget, int64_t limit_pico, const BudgetWindow& window, int64_t fence,
-                     int64_t spent_pico, Instant now);
+  Status ReportEnded(const BudgetSpec& budget, int64_t fence, int64_t spent_pico, Instant now);
 
   // Of this start; 0 until the engine has answered. For the journal, so that ReportEnded can follow. Any
   // thread.

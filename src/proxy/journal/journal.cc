@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "base/threads.h"
+#include "delivery/disk_log.h"
 
 namespace gpulens {
 namespace {
@@ -98,22 +99,23 @@ Journal::~Journal() {
   }
   wake_syncer_.notify_all();
   if (syncer_.joinable()) syncer_.join();
-  if (options_.sync != SyncPolicy::kNone && file_) static_cast<void>(disk_->SyncFile(file_->get()));
+  for (const auto& file : unsynced_) static_cast<void>(disk_->SyncFile(file->get()));
 }
 
-// ---------------------------------------------------------------------------------------------- what is there
+// ---------------------------------------------------------------------------------------------- what is
+// there
 
 Status Journal::Load() {
   const BootId boot_id = BootIdOf("");
   for (const std::string& name : options_.stores) {
     StorePlace place;
-    ASSIGN_OR_RETURN(PositionFile file,
-                     PositionFile::Open(folder_.fd(), PositionNameOf(name, ""), boot_id));
+    ASSIGN_OR_RETURN(PositionFile file, PositionFile::Open(folder_.fd(), PositionNameOf(name, ""), boot_id));
     place.file = std::make_unique<PositionFile>(std::move(file));
     if (place.file->foreign()) {
       // What is in the store already is ignored there.
       Log(LogLevel::kWarn, "journal", "position_unreadable",
-          "the position of the store " + name + " is unreadable: the journal is written to it again", folder_.path());
+          "the position of the store " + name + " is unreadable: the journal is written to it again",
+          folder_.path());
     }
     place.next_id = std::max<uint64_t>(place.file->last().value_or(1), 1);
     next_id_ = std::max(next_id_, place.next_id);
@@ -133,8 +135,12 @@ Status Journal::LoadSegment(uint64_t first_id, uint64_t id_limit) {
   if (state == SegmentState::kForeign)
     return folder_.SetAside(name.c_str(), "it is no segment of this version");
   Segment segment{first_id, first_id, reader.end()};
-  // Numbers behind the last segment are not known to be missing.
-  const uint64_t expected = segments_.empty() ? first_id : segments_.back().end_id;
+  // Numbers below the place of a store are there. So a power cut that took the last records, and left a place
+  // behind them, is no damage.
+  uint64_t expected =
+      segments_.empty() ? first_id : std::max(segments_.back().end_id, segments_.back().first_id + 1);
+  for (const StorePlace& place : places_) expected = std::max(expected, place.next_id);
+  const uint64_t damaged_before = found_.damaged;
   if (first_id > expected) found_.damaged += first_id - expected;
   if (state == SegmentState::kTorn) {
     ++found_.torn;
@@ -181,6 +187,11 @@ Status Journal::LoadSegment(uint64_t first_id, uint64_t id_limit) {
     if (reader.tail() == SegmentReader::Tail::kTorn) ++found_.torn;
     if (reader.tail() == SegmentReader::Tail::kDamaged) ++found_.damaged;
   }
+  if (found_.damaged > damaged_before)
+    Log(LogLevel::kError, "journal", "records_damaged",
+        name + ": " + std::to_string(found_.damaged - damaged_before) +
+            " records in it or before it are damaged or missing; their requests may be unsettled. Check the disk",
+        name);
   // A name is not used twice.
   next_id_ = std::max(next_id_, std::max(segment.end_id, first_id + 1));
   segments_.push_back(segment);
@@ -196,8 +207,8 @@ void Journal::LoadEntry(const std::string& body) {
       {record.key, *record.idempotency, record.id, record.settled_unix_ns, record.status});
 }
 
-// Each request that was cut gets its Settle, so that what follows is as for every other one. When this is cut, too, the
-// next start finds the rest.
+// Each request that was cut gets its Settle, so that what follows is as for every other one. When this is
+// cut, too, the next start finds the rest.
 void Journal::SettleCutRequests() {
   std::vector<std::pair<RequestId, OpenRequest>> cut(open_.begin(), open_.end());
   open_.clear();
@@ -247,16 +258,20 @@ void Journal::SettleCutRequests() {
                      .pico = row.charged_pico});
   }
   if (!items.empty()) Handle(items);
-  if (options_.sync == SyncPolicy::kInterval && file_) static_cast<void>(disk_->SyncFile(file_->get()));
+  if (options_.sync == SyncPolicy::kInterval && file_) {
+    static_cast<void>(disk_->SyncFile(file_->get()));
+    static_cast<void>(disk_->SyncFolder(folder_.fd()));
+  }
   if (found_.unsettled + found_.damaged + found_.damaged_files + found_.torn == 0) return;
   Log(LogLevel::kWarn, "journal", "recovered",
-      "the journal was not closed: " + std::to_string(found_.unsettled) + " requests were under way and are unsettled; " +
-          std::to_string(found_.damaged) + " records are damaged, " + std::to_string(found_.torn) +
-          " files were cut off",
+      "the journal was not closed: " + std::to_string(found_.unsettled) +
+          " requests were under way and are unsettled; " + std::to_string(found_.damaged) +
+          " records are damaged, " + std::to_string(found_.torn) + " files were cut off",
       folder_.path());
 }
 
-// ------------------------------------------------------------------------------------------------- handing over
+// ------------------------------------------------------------------------------------------------- handing
+// over
 
 void Journal::Begin(ChargeRecord record, Done done) {
   Clean(record);
@@ -301,31 +316,29 @@ void Journal::Record(ChargeRecord record, Done done) {
 }
 
 void Journal::Enqueue(Item item) {
-  bool wake = false;
-  {
-    std::lock_guard lock(mutex_);
-    // A disk that hangs. A row may take twice the room of new requests, so that open ones can end.
-    const uint64_t most = options_.held_bytes * (item.kind == Kind::kBegin || item.kind == Kind::kProgress ? 1 : 2);
-    if (queued_bytes_ + item.body.size() > most) {
-      if (item.kind == Kind::kBegin) {
-        ++stats_.refused;
-        item.kept = Kept::kRefused;
-      } else if (item.kind != Kind::kProgress) {
-        ++stats_.unrecorded;
-        stats_.unrecorded_pico += item.pico;
-        item.kept = Kept::kUnrecorded;
-      } else {
-        item.kept = Kept::kIgnored;
-      }
-    } else {
-      wake = queue_.empty();
-      queued_bytes_ += item.body.size();
-      ++enqueued_;
-      queue_.push_back(std::move(item));
-    }
+  std::unique_lock lock(mutex_);
+  // A disk that hangs. Rows get twice the room of what begins, so that open requests can end.
+  const bool row = item.kind == Kind::kSettle || item.kind == Kind::kRecord;
+  if (queued_bytes_ + item.body.size() <= options_.held_bytes * (row ? 2 : 1)) {
+    const bool wake = queue_.empty();
+    queued_bytes_ += item.body.size();
+    ++enqueued_;
+    queue_.push_back(std::move(item));
+    lock.unlock();
+    if (wake) wake_writer_.notify_one();
+    return;
   }
-  if (item.kept && item.done) item.done(*item.kept);
-  if (wake) wake_writer_.notify_one();
+  Kept kept = Kept::kIgnored;
+  if (item.kind == Kind::kBegin) {
+    ++stats_.refused;
+    kept = Kept::kRefused;
+  } else if (row) {
+    ++stats_.unrecorded;
+    stats_.unrecorded_pico += item.pico;
+    kept = Kept::kUnrecorded;
+  }
+  lock.unlock();
+  if (item.done) item.done(kept);
 }
 
 bool Journal::admits() const noexcept {
@@ -348,10 +361,12 @@ void Journal::Flush() {
   flushed_.wait(lock, [&] { return handled_ >= wanted; });
 }
 
-// ------------------------------------------------------------------------------------------------ the writer thread
+// ------------------------------------------------------------------------------------------------ the writer
+// thread
 
 void Journal::RunWriter() {
   std::vector<Item> batch;
+  auto next_retry = std::chrono::steady_clock::now();
   for (;;) {
     bool stop = false, moved = false;
     {
@@ -371,9 +386,12 @@ void Journal::RunWriter() {
       AbandonSegment(file_bytes_);
       failing_ = true;
     }
-    if (failing_) RetryDisk();
+    if (const auto now = std::chrono::steady_clock::now(); failing_ && (stop || moved || now >= next_retry)) {
+      RetryDisk();
+      next_retry = now + options_.retry_interval;
+    }
     if (!batch.empty()) Handle(batch);
-    if (moved) RemoveFolded();
+    if (moved || std::exchange(rotated_, false)) RemoveFolded();
     if (!batch.empty()) {
       {
         std::lock_guard lock(mutex_);
@@ -394,7 +412,6 @@ bool Journal::Admit(Item& item) {
   };
   switch (item.kind) {
     case Kind::kBegin: {
-      if (failing_ && options_.on_failure == JournalOptions::OnFailure::kRefuse) return true;
       const auto [open, fresh] = open_.try_emplace(item.id);
       if (!fresh) return ignore();
       open->second.begin = item.body;
@@ -477,15 +494,12 @@ void Journal::Handle(std::vector<Item>& batch) {
   }
 }
 
-// Writes bodies as records and returns how many are on disk, in order from the first. The file of a failure is left, and
-// `error` set.
+// Writes bodies as records and returns how many are on disk, in order from the first. The file of a failure
+// is left, and `error` set.
 size_t Journal::WriteBodies(const std::vector<std::string_view>& bodies, int& error) {
   size_t done = 0;
   while (done < bodies.size()) {
-    if (file_ && file_bytes_ >= options_.segment_bytes) {
-      RemoveFolded();
-      file_.reset();
-    }
+    if (file_ && file_bytes_ >= options_.segment_bytes) file_.reset();
     if (!file_) {
       error = Rotate();
       if (error != 0) return NoteFailure("make a segment of the journal", error), done;
@@ -501,7 +515,8 @@ size_t Journal::WriteBodies(const std::vector<std::string_view>& bodies, int& er
     size_t count = 0;
     for (; done + count < bodies.size(); ++count) {
       const std::string_view body = bodies[done + count];
-      if (count > 0 && (file_bytes_ + buffer_.size() >= options_.segment_bytes || buffer_.size() >= kMostWriteBytes))
+      if (count > 0 &&
+          (file_bytes_ + buffer_.size() >= options_.segment_bytes || buffer_.size() >= kMostWriteBytes))
         break;
       RecordHead head;
       head.id = next_id_ + count;
@@ -551,7 +566,8 @@ size_t Journal::WriteBodies(const std::vector<std::string_view>& bodies, int& er
 int Journal::Rotate() {
   {
     std::lock_guard lock(mutex_);
-    if (stats_.disk_bytes + kSegmentHeaderBytes > options_.max_bytes) return ENOSPC;
+    // Where the oldest may go, there will be room at once.
+    if (stats_.disk_bytes + kSegmentHeaderBytes > options_.max_bytes && !FrontIsFolded()) return ENOSPC;
   }
   auto made = std::make_shared<UniqueFd>();
   int error = EEXIST;
@@ -565,12 +581,14 @@ int Journal::Rotate() {
     salt_ = static_cast<uint32_t>(next_id_ * 0x9E3779B9u);
   file_ = std::move(made);
   file_bytes_ = 0;
+  rotated_ = true;
   std::lock_guard lock(mutex_);
   segments_.push_back({next_id_, next_id_, 0});
   return 0;
 }
 
-// Leaves the file with its first `keep` bytes, which are confirmed. Records behind them have numbers that are used again.
+// Leaves the file with its first `keep` bytes, which are confirmed. Records behind them have numbers that are
+// used again.
 void Journal::AbandonSegment(uint64_t keep) {
   if (!file_) return;
   const bool kept = disk_->Truncate(file_->get(), keep) == 0;
@@ -589,7 +607,8 @@ void Journal::NoteFailure(std::string_view what, int error) {
   const bool first = !failing_.exchange(true);
   std::string text = ErrnoText(what, error);
   if (error == ENOSPC && what.starts_with("make"))
-    text += " (its limit is " + std::to_string(options_.max_bytes >> 20) + " MiB: is a store of charges away?)";
+    text +=
+        " (its limit is " + std::to_string(options_.max_bytes >> 20) + " MiB: is a store of charges away?)";
   {
     std::lock_guard lock(mutex_);
     ++stats_.write_failures;
@@ -645,6 +664,14 @@ void Journal::RetryDisk() {
   Log(LogLevel::kInfo, "journal", "works_again", "the journal is written again", folder_.path());
 }
 
+// Whether every store is past the oldest segment, and it does not grow. Under the mutex.
+bool Journal::FrontIsFolded() const {
+  if (segments_.empty() || (segments_.size() == 1 && file_)) return false;
+  uint64_t folded = places_.empty() ? 0 : UINT64_MAX;
+  for (const StorePlace& place : places_) folded = std::min(folded, place.next_id);
+  return segments_.front().end_id <= folded;
+}
+
 // Removes the oldest segments that every store is past. Requests that are open since then are written again.
 void Journal::RemoveFolded() {
   for (;;) {
@@ -652,11 +679,8 @@ void Journal::RemoveFolded() {
     bool many = false;
     {
       std::lock_guard lock(mutex_);
-      if (segments_.size() < 2 && (segments_.empty() || file_)) return;
-      uint64_t folded = places_.empty() ? 0 : UINT64_MAX;
-      for (const StorePlace& place : places_) folded = std::min(folded, place.next_id);
+      if (!FrontIsFolded()) return;
       end_id = segments_.front().end_id;
-      if (folded < end_id) return;
       many = segments_.size() > kSegmentsBeforeCarry || failing_;
     }
     std::vector<OpenRequest*> old;
@@ -665,21 +689,22 @@ void Journal::RemoveFolded() {
       if (open.first_id == 0 || open.first_id >= end_id) continue;
       if (!many) return;
       old.push_back(&open);
+      bodies.push_back(open.begin);
+      if (!open.progress.empty()) bodies.push_back(open.progress);
     }
     if (!old.empty()) {
-      if (failing_ || !file_) return;
-      for (OpenRequest* open : old) {
-        bodies.push_back(open->begin);
-        if (!open->progress.empty()) bodies.push_back(open->progress);
-      }
-      const uint64_t first_id = next_id_;
-      // Above the size of a segment, so that it begins none.
-      file_bytes_ == 0 ? void() : void();
+      const bool was_failing = failing_;
+      uint64_t first_id = next_id_;
       int error = 0;
-      if (WriteBodies(bodies, error) < bodies.size()) return;
+      if (WriteBodies(bodies, error) < bodies.size()) {
+        if (!was_failing) return;
+        // A disk that is full of what may go: RetryDisk writes them when there is room.
+        first_id = 0;
+      }
       for (OpenRequest* open : old) open->first_id = first_id;
     }
     std::lock_guard lock(mutex_);
+    if (!FrontIsFolded()) return;
     const Segment segment = segments_.front();
     if (disk_->Remove(folder_.fd(), NameOfSegment(segment.first_id).data()) != 0) return;
     stats_.disk_bytes -= std::min(stats_.disk_bytes, segment.bytes);
@@ -711,7 +736,8 @@ void Journal::RunSyncer() {
   }
 }
 
-// -------------------------------------------------------------------------------------------------- the readers
+// -------------------------------------------------------------------------------------------------- the
+// readers
 
 JournalReader::JournalReader(Journal& journal, size_t store) : journal_(journal), store_(store) {
   std::lock_guard lock(journal_.mutex_);
@@ -725,9 +751,8 @@ Result<uint64_t> JournalReader::Read(size_t most, std::vector<ChargeRecord>& out
     bool last = false;
     {
       std::lock_guard lock(journal_.mutex_);
-      const auto found = std::ranges::find_if(journal_.segments_, [&](const Journal::Segment& one) {
-        return one.end_id > at;
-      });
+      const auto found = std::ranges::find_if(journal_.segments_,
+                                              [&](const Journal::Segment& one) { return one.end_id > at; });
       if (found == journal_.segments_.end()) return at;
       segment = *found;
       last = std::next(found) == journal_.segments_.end();
@@ -736,12 +761,15 @@ Result<uint64_t> JournalReader::Read(size_t most, std::vector<ChargeRecord>& out
     if (!file_ || file_first_id_ != segment.first_id) {
       file_.reset();
       const std::string name = NameOfSegment(segment.first_id).data();
-      ASSIGN_OR_RETURN(SegmentReader opened, SegmentReader::Open(journal_.folder_.fd(), name.c_str()));
-      if (opened.ReadHeader(kMaxRecordId) != SegmentState::kGood) {
-        at = next_id_ = segment.end_id;  // counted when the journal was opened
+      auto opened = SegmentReader::Open(journal_.folder_.fd(), name.c_str());
+      if (!opened && opened.error().code != Code::kUnavailable) return opened.error();
+      if (!opened || opened->ReadHeader(kMaxRecordId) != SegmentState::kGood) {
+        Log(LogLevel::kError, "journal", "segment_lost",
+            name + " is gone or damaged: its charges do not come to the stores", journal_.folder_.path());
+        at = next_id_ = segment.end_id;
         continue;
       }
-      file_ = std::move(opened);
+      file_ = *std::move(opened);
       file_first_id_ = segment.first_id;
     }
     file_->set_end(segment.bytes);
@@ -790,7 +818,9 @@ void JournalReader::Wait(Duration longest, const std::atomic<bool>& stop) {
 }
 
 void JournalReader::Wake() {
-  { std::lock_guard lock(journal_.mutex_); }
+  {
+    std::lock_guard lock(journal_.mutex_);
+  }
   journal_.wake_readers_.notify_all();
 }
 

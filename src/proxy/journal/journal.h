@@ -1,13 +1,16 @@
-// The journal: what every request costs is on disk before its last byte is passed on, and exactly once in each store,
-// whatever is killed when.
+// The journal: what every request costs is on disk before its last byte is passed on, and exactly once in
+// each store, whatever is killed when.
 //
-//   session ──▶ Begin, Progress, Settle ──▶ writer thread: group commit ──▶ segments ──▶ one fold a store (charge_fold.h)
+//   session ──▶ Begin, Progress, Settle ──▶ writer thread: group commit ──▶ segments ──▶ one fold a store
+//   (charge_fold.h)
 //
-// Segments, their checksums, positions and the lock are those of the delivery queue (docs/delivery-queue.md); bodies are
-// in journal_record.h. Unlike a queue, a journal drops nothing when it is full: it fails, by `on_failure`.
+// Segments, their checksums, positions and the lock are those of the delivery queue (docs/delivery-queue.md);
+// bodies are in journal_record.h. Unlike a queue, a journal drops nothing when it is full: it fails, by
+// `on_failure`.
 //
 // - A request of which a Begin, and no Settle, is found at Open gets a row `unsettled`, by `on_crash`.
-// - A record whose Kept was kOnDisk survives the end of the process at any moment; with SyncPolicy::kAlways also a power
+// - A record whose Kept was kOnDisk survives the end of the process at any moment; with SyncPolicy::kAlways
+// also a power
 //   cut, else one costs at most those of the last sync_interval.
 // - A damaged record is skipped and counted; the others stay.
 #pragma once
@@ -74,7 +77,7 @@ struct JournalOptions {
   SyncPolicy sync = SyncPolicy::kInterval;
   Duration sync_interval = std::chrono::seconds(1);
   uint64_t segment_bytes = uint64_t{16} << 20;
-  uint64_t max_bytes = uint64_t{1} << 30;   // of all segments, when stores are away
+  uint64_t max_bytes = uint64_t{1} << 30;    // of all segments, when stores are away
   uint64_t held_bytes = uint64_t{64} << 20;  // of records that wait for the writer or, each, for the disk
   OnFailure on_failure = OnFailure::kRefuse;
   OnCrash on_crash = OnCrash::kPartial;
@@ -86,13 +89,13 @@ struct JournalOptions {
 
 // What Open found.
 struct JournalFound {
-  uint64_t records = 0;         // that are whole
-  uint64_t unsettled = 0;       // requests that got a row now
-  int64_t unsettled_bound_pico = 0;    // sum of their reservations, at most INT64_MAX
-  int64_t recovered_pico = 0;          // what they were charged
-  uint64_t damaged = 0;         // records whose bytes changed, or that are missing between others
-  uint64_t damaged_files = 0;   // segments without a readable head
-  uint64_t torn = 0;            // segments whose last record was cut off; it was confirmed to nobody
+  uint64_t records = 0;              // that are whole
+  uint64_t unsettled = 0;            // requests that got a row now
+  int64_t unsettled_bound_pico = 0;  // sum of their reservations, at most INT64_MAX
+  int64_t recovered_pico = 0;        // what they were charged
+  uint64_t damaged = 0;              // records whose bytes changed, or that are missing between others
+  uint64_t damaged_files = 0;        // segments without a readable head
+  uint64_t torn = 0;                 // segments whose last record was cut off; it was confirmed to nobody
   std::vector<IdempotentCharge> idempotent;  // settled ones in the journal, unsettled ones included
 };
 
@@ -115,20 +118,22 @@ struct JournalStats {
 // Thread-safe. Begin, Progress and Settle never wait for the disk.
 class Journal {
  public:
-  // Called once for each record, on the writer thread, without locks and quickly: post it to a loop. When the queue is
-  // full it is called by the caller's thread.
+  // Called once for each record, on the writer thread, without locks and quickly: post it to a loop. When the
+  // queue is full it is called by the caller's thread.
   using Done = std::function<void(Kept)>;
 
-  // Reads what is there, writes rows of requests that were cut, and starts the threads. kUnavailable: another process
-  // has the folder, or a newer program wrote it. Other errors: the folder cannot be made, read or locked.
+  // Reads what is there, writes rows of requests that were cut, and starts the threads. kUnavailable: another
+  // process has the folder, or a newer program wrote it. Other errors: the folder cannot be made, read or
+  // locked.
   static Result<std::unique_ptr<Journal>> Open(JournalOptions options);
-  // Writes what waits, calls every Done, and syncs unless SyncPolicy::kNone. Requests that are open stay so on disk.
+  // Writes what waits, calls every Done, and syncs unless SyncPolicy::kNone. Requests that are open stay so
+  // on disk.
   ~Journal();
 
   const JournalFound& found() const noexcept { return found_; }
 
-  // Before the request is dispatched, which waits for `done`. The record has what is known: key, models, budgets,
-  // reserved_pico, idempotency.
+  // Before the request is dispatched, which waits for `done`. The record has what is known: key, models,
+  // budgets, reserved_pico, idempotency.
   void Begin(ChargeRecord record, Done done);
   // Each second or 1,000 events. Not confirmed. Ignored when the request is not open.
   void Progress(ChargeProgress progress);
@@ -137,8 +142,8 @@ class Journal {
   // A row without a Begin: a request that was refused before it cost anything.
   void Record(ChargeRecord record, Done done);
 
-  // Whether new requests should be let in: false while they would be refused, or while a write has taken longer than a
-  // second and on_failure is kRefuse. Without locks.
+  // Whether new requests should be let in: false while they would be refused, or while a write has taken
+  // longer than a second and on_failure is kRefuse. Without locks.
   bool admits() const noexcept;
   JournalStats stats() const;
 
@@ -177,7 +182,6 @@ class Journal {
   Status LoadSegment(uint64_t first_id, uint64_t id_limit);
   void LoadEntry(const std::string& body);
   void SettleCutRequests();
-  void Start();
 
   void Enqueue(Item item);
   void RunWriter();
@@ -190,6 +194,7 @@ class Journal {
   void AbandonSegment(uint64_t keep);
   void NoteFailure(std::string_view what, int error);
   void RetryDisk();
+  bool FrontIsFolded() const;
   void RemoveFolded();
 
   const JournalOptions options_;
@@ -204,6 +209,7 @@ class Journal {
   uint32_t salt_ = 0;
   uint64_t file_bytes_ = 0;
   uint64_t next_id_ = 1;
+  bool rotated_ = false;  // a segment was begun: older ones may go
   std::string buffer_;
 
   mutable std::mutex mutex_;  // guards what follows
@@ -231,12 +237,14 @@ class JournalReader {
   // `store`: an index of JournalOptions::stores.
   JournalReader(Journal& journal, size_t store);
 
-  // Appends settled charges to `out` until it has `most`, or all that are written. Returns the place behind the last one.
-  // Damaged records are skipped. An error: a segment cannot be read now.
+  // Appends settled charges to `out` until it has `most`, or all that are written. Returns the place behind
+  // the last one. Damaged records are skipped. An error: a segment cannot be read now.
   Result<uint64_t> Read(size_t most, std::vector<ChargeRecord>& out);
-  // All before `place` is in the store: survives the end of the process. Segments that nobody needs are removed later.
+  // All before `place` is in the store: survives the end of the process. Segments that nobody needs are
+  // removed later.
   Status Done(uint64_t place);
-  // Until a record may be written behind the last place that was read, `stop` is set and Wake was called, or that time.
+  // Until a record may be written behind the last place that was read, `stop` is set and Wake was called, or
+  // that time.
   void Wait(Duration longest, const std::atomic<bool>& stop);
   void Wake();
   uint64_t behind() const;  // records from the last Done to the end

@@ -1,10 +1,11 @@
-// Bodies of the journal's records. Around each is a head of delivery/segment_file.h, with length, number and checksums.
+// Bodies of the journal's records. Around each is a head of delivery/segment_file.h, with length, number and
+// checksums.
 //
 //   body     = kind:8 version:8 request_id[16] members
 //   member   = number (zigzag, LEB128) | text (length, bytes) | flag:8 value | usage (mask, numbers, bits)
 //
-// Members are those of ForEachChargeField in their order, then the attempts. Each value has one encoding, and others are
-// refused, so decoding and encoding gives the same bytes.
+// Members are those of ForEachChargeField in their order, then the attempts. Each value has one encoding, and
+// others are refused, so decoding and encoding gives the same bytes.
 #pragma once
 
 #include <cstdint>

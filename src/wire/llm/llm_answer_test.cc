@@ -28,8 +28,9 @@ std::string Sse(std::initializer_list<std::string_view> events) {
 }
 
 bool Same(const LlmAnswer& a, const LlmAnswer& b) {
-  return a.id == b.id && a.model == b.model && a.tier == b.tier && a.status == b.status && a.finish_reasons == b.finish_reasons &&
-         a.usage == b.usage && a.error == b.error && a.error_type == b.error_type && a.ended == b.ended && a.gave_up == b.gave_up &&
+  return a.id == b.id && a.model == b.model && a.tier == b.tier && a.status == b.status &&
+         a.finish_reasons == b.finish_reasons && a.usage == b.usage && a.error == b.error &&
+         a.error_type == b.error_type && a.ended == b.ended && a.gave_up == b.gave_up &&
          a.events == b.events && a.events_bad == b.events_bad && a.content_events == b.content_events &&
          a.content_bytes == b.content_bytes && a.listed_tokens == b.listed_tokens;
 }
@@ -49,7 +50,9 @@ ReadAnswer ReadAllWays(const LlmAnswerOptions& options, std::string_view body) {
   return whole;
 }
 
-int64_t Units(const ReadAnswer& read, LlmClass of) { return read.answer.usage ? (*read.answer.usage)[of] : -1; }
+int64_t Units(const ReadAnswer& read, LlmClass of) {
+  return read.answer.usage ? (*read.answer.usage)[of] : -1;
+}
 
 constexpr std::string_view kRole =
     R"({"id":"c-1","object":"chat.completion.chunk","model":"gpt-5.6-sol","service_tier":"flex","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]})";
@@ -67,8 +70,9 @@ std::string With(std::string_view event, std::string_view member) {
 // S1: the bytes are those of the same upstream that was not asked for its usage.
 TEST(LlmAnswer, WhatWasInjectedIsTakenOutAgain) {
   const std::string plain = ":ping\n\n" + Sse({kRole, kHello, kStop, "[DONE]"});
-  const std::string asked = ":ping\n\n" + Sse({With(kRole, R"(,"usage":null)"), With(kHello, R"(,"usage":null)"),
-                                               With(kStop, R"(,"usage":null)"), kUsage, "[DONE]"});
+  const std::string asked =
+      ":ping\n\n" + Sse({With(kRole, R"(,"usage":null)"), With(kHello, R"(,"usage":null)"),
+                         With(kStop, R"(,"usage":null)"), kUsage, "[DONE]"});
   const ReadAnswer read = ReadAllWays(Streamed(LlmShape::kChat, LlmFraming::kSse, true), asked);
   EXPECT_EQ(read.out, plain);
   EXPECT_EQ(Units(read, kInput), 1000);
@@ -95,7 +99,8 @@ TEST(LlmAnswer, MembersAreCutOutWhereverTheyAre) {
   EXPECT_EQ(strip(R"({"choices":[{"delta":{"content":"x"}}],"id":"1","usage":{"prompt_tokens":3}})"), plain);
   EXPECT_EQ(strip(R"({ "usage" : null , "choices": [{"delta":{}}], "usage_x": 1})"),
             Sse({R"({"choices": [{"delta":{}}], "usage_x": 1})", "[DONE]"}));
-  EXPECT_EQ(strip(R"({"choices": [{"delta":{}}], "usage": null, "id": "1"})"), Sse({R"({"choices": [{"delta":{}}], "id": "1"})", "[DONE]"}));
+  EXPECT_EQ(strip(R"({"choices": [{"delta":{}}], "usage": null, "id": "1"})"),
+            Sse({R"({"choices": [{"delta":{}}], "id": "1"})", "[DONE]"}));
   EXPECT_EQ(strip(R"({"usage":null})"), Sse({"{}", "[DONE]"}));
   // Azure's first event has no choices and no usage.
   const std::string_view azure = R"({"choices":[],"prompt_filter_results":[{"usage":{}}]})";
@@ -108,7 +113,8 @@ TEST(LlmAnswer, AnEventThatIsLeftOutTakesAllItsBytes) {
   for (const std::string_view end : {"\r\n", "\r"}) {
     const std::string e(end);
     const std::string hello = "data: " + std::string(kHello) + e + e, done = "data: [DONE]" + e + e;
-    const ReadAnswer read = ReadAllWays(Streamed(LlmShape::kChat, LlmFraming::kSse, true), hello + "data: " + std::string(kUsage) + e + e + done);
+    const ReadAnswer read = ReadAllWays(Streamed(LlmShape::kChat, LlmFraming::kSse, true),
+                                        hello + "data: " + std::string(kUsage) + e + e + done);
     EXPECT_EQ(read.out, hello + done);
     EXPECT_EQ(Units(read, kInput), 1000);
   }
@@ -116,7 +122,8 @@ TEST(LlmAnswer, AnEventThatIsLeftOutTakesAllItsBytes) {
 
 // S2: asked for by the client, nothing is changed.
 TEST(LlmAnswer, WhatTheClientAskedForStays) {
-  const std::string body = Sse({With(kHello, R"(,"usage":null)"), With(kStop, R"(,"usage":null)"), kUsage, "[DONE]"});
+  const std::string body =
+      Sse({With(kHello, R"(,"usage":null)"), With(kStop, R"(,"usage":null)"), kUsage, "[DONE]"});
   const ReadAnswer read = ReadAllWays(Streamed(LlmShape::kChat), body);
   EXPECT_EQ(read.out, body);
   EXPECT_EQ(Units(read, kOutput), 50);
@@ -126,9 +133,10 @@ TEST(LlmAnswer, WhatTheClientAskedForStays) {
 
 // S4
 TEST(LlmAnswer, UsageInAnEventWithChoicesCounts) {
-  const std::string body = Sse({kHello, kStop,
-                                R"({"choices":[{"index":0,"delta":{}}],"usage":{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9}})",
-                                "[DONE]"});
+  const std::string body = Sse(
+      {kHello, kStop,
+       R"({"choices":[{"index":0,"delta":{}}],"usage":{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9}})",
+       "[DONE]"});
   const ReadAnswer read = ReadAllWays(Streamed(LlmShape::kChat), body);
   EXPECT_EQ(Units(read, kInput), 7);
   EXPECT_EQ(read.out, body);
@@ -137,8 +145,9 @@ TEST(LlmAnswer, UsageInAnEventWithChoicesCounts) {
 TEST(LlmAnswer, UsageInEachEventIsNotAddedAndHoldsNothingBack) {
   std::string body;
   for (int i = 1; i <= 5; ++i)
-    body += Sse({R"({"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}],"usage":{"prompt_tokens":7,"completion_tokens":)" +
-                 std::to_string(i) + "}}"});
+    body += Sse(
+        {R"({"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}],"usage":{"prompt_tokens":7,"completion_tokens":)" +
+         std::to_string(i) + "}}"});
   LlmAnswerReader reader(Streamed(LlmShape::kChat));
   const LlmAnswerStep step = reader.Feed(body);
   ASSERT_EQ(step.pass.size(), 1u);
@@ -152,8 +161,9 @@ TEST(LlmAnswer, UsageInEachEventIsNotAddedAndHoldsNothingBack) {
 TEST(LlmAnswer, GeminiCountsUpAndTheLastCounts) {
   const auto chunk = [](int out, std::string_view finish) {
     return R"({"candidates":[{"content":{"parts":[{"text":"ab"}],"role":"model"})" + std::string(finish) +
-           R"(}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":)" + std::to_string(out) + R"(,"totalTokenCount":)" +
-           std::to_string(10 + out) + R"(,"trafficType":"ON_DEMAND"},"modelVersion":"gemini-2.5-pro","responseId":"r1"})";
+           R"(}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":)" + std::to_string(out) +
+           R"(,"totalTokenCount":)" + std::to_string(10 + out) +
+           R"(,"trafficType":"ON_DEMAND"},"modelVersion":"gemini-2.5-pro","responseId":"r1"})";
   };
   const std::string stop = R"(,"finishReason":"STOP")";
   const std::string sse = Sse({chunk(1, ""), chunk(2, ""), chunk(3, stop)});
@@ -171,8 +181,9 @@ TEST(LlmAnswer, GeminiCountsUpAndTheLastCounts) {
   EXPECT_EQ(from_array.out, array);
   EXPECT_EQ(Units(from_array, kOutput), 3);
   // Blocked: no candidates, the prompt is billed.
-  const ReadAnswer blocked = ReadAllWays(Streamed(LlmShape::kGemini),
-                                         Sse({R"({"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":9,"totalTokenCount":9}})"}));
+  const ReadAnswer blocked = ReadAllWays(
+      Streamed(LlmShape::kGemini),
+      Sse({R"({"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":9,"totalTokenCount":9}})"}));
   EXPECT_EQ(Units(blocked, kInput), 9);
   EXPECT_FALSE(blocked.answer.usage->output_known);
   EXPECT_EQ(blocked.answer.finish_reasons, std::vector<std::string>{"SAFETY"});
@@ -183,15 +194,23 @@ TEST(LlmAnswer, AnthropicsDeltasReplaceAndKeep) {
   const auto event = [](std::string_view name, std::string_view data) {
     return "event: " + std::string(name) + "\ndata: " + std::string(data) + "\n\n";
   };
-  const std::string start = event("message_start",
+  const std::string start = event(
+      "message_start",
       R"({"type":"message_start","message":{"id":"msg_1","type":"message","model":"claude-opus-5","content":[],"stop_reason":null,"usage":)"
       R"({"input_tokens":9,"cache_read_input_tokens":17102,"cache_creation_input_tokens":300,"cache_creation":{"ephemeral_5m_input_tokens":100,)"
       R"("ephemeral_1h_input_tokens":200},"output_tokens":1,"service_tier":"standard"}}})");
-  const std::string text = event("ping", R"({"type":"ping"})") +
-      event("content_block_delta", R"({"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}})") +
-      event("content_block_delta", R"({"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{}"}})");
-  const std::string delta1 = event("message_delta", R"({"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":20}})");
-  const std::string delta2 = event("message_delta",
+  const std::string text =
+      event("ping", R"({"type":"ping"})") +
+      event("content_block_delta",
+            R"({"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}})") +
+      event(
+          "content_block_delta",
+          R"({"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{}"}})");
+  const std::string delta1 =
+      event("message_delta",
+            R"({"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":20}})");
+  const std::string delta2 = event(
+      "message_delta",
       R"({"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":40,"server_tool_use":{"web_search_requests":2}}})");
   const std::string stop = event("message_stop", R"({"type":"message_stop"})");
   const ReadAnswer read = ReadAllWays(Streamed(LlmShape::kMessages), start + text + delta1 + delta2 + stop);
@@ -214,7 +233,8 @@ TEST(LlmAnswer, AnthropicsDeltasReplaceAndKeep) {
   EXPECT_FALSE(cut.answer.ended);
   EXPECT_FALSE(cut.settled_in_feed);
   // A 200 that begins with an error.
-  const std::string error = event("error", R"({"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}})");
+  const std::string error =
+      event("error", R"({"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}})");
   const ReadAnswer failed = ReadAllWays(Streamed(LlmShape::kMessages), error);
   EXPECT_TRUE(failed.answer.error);
   EXPECT_EQ(failed.answer.error_type, "overloaded_error");
@@ -235,8 +255,9 @@ TEST(LlmAnswer, AStreamWithoutItsMarkIsSettledAtItsEnd) {
 
 // S8
 TEST(LlmAnswer, ByteOrderMarksCommentsAndCrLf) {
-  std::string body = "\xEF\xBB\xBF: hello\r\n:ping\r\n\r\nretry: 5\r\ndata: " + std::string(kHello) + "\r\n\r\n: OPENROUTER PROCESSING\r\n\r\ndata: " +
-                     std::string(kUsage) + "\r\n\r\ndata: [DONE]\r\n\r\n";
+  std::string body = "\xEF\xBB\xBF: hello\r\n:ping\r\n\r\nretry: 5\r\ndata: " + std::string(kHello) +
+                     "\r\n\r\n: OPENROUTER PROCESSING\r\n\r\ndata: " + std::string(kUsage) +
+                     "\r\n\r\ndata: [DONE]\r\n\r\n";
   const ReadAnswer read = ReadAllWays(Streamed(LlmShape::kChat), body);
   EXPECT_EQ(read.out, body);
   EXPECT_EQ(Units(read, kOutput), 50);
@@ -246,13 +267,13 @@ TEST(LlmAnswer, ByteOrderMarksCommentsAndCrLf) {
 
 // S9
 TEST(LlmAnswer, ChoicesToolsRefusalsLogprobsAndTextThatLooksLikeUsage) {
-  const std::string body = Sse({
-      R"({"choices":[{"index":0,"delta":{"content":"\"usage\":{\"prompt_tokens\":5}"},"logprobs":{"content":[{"token":"a"},{"token":"b"}]}}]})",
-      R"({"choices":[{"index":1,"delta":{"tool_calls":[{"index":0,"id":"call_123","type":"function","function":{"name":"f","arguments":"{}"}}]}}]})",
-      R"({"choices":[{"index":2,"delta":{"refusal":"no"}}]})",
-      R"({"choices":[{"index":0,"delta":{},"finish_reason":"stop"},{"index":1,"delta":{},"finish_reason":"tool_calls"}]})",
-      R"({"choices":[{"index":2,"delta":{"content":"x"},"finish_reason":"length"}],"obfuscation":"abc"})",
-      "[DONE]"});
+  const std::string body = Sse(
+      {R"({"choices":[{"index":0,"delta":{"content":"\"usage\":{\"prompt_tokens\":5}"},"logprobs":{"content":[{"token":"a"},{"token":"b"}]}}]})",
+       R"({"choices":[{"index":1,"delta":{"tool_calls":[{"index":0,"id":"call_123","type":"function","function":{"name":"f","arguments":"{}"}}]}}]})",
+       R"({"choices":[{"index":2,"delta":{"refusal":"no"}}]})",
+       R"({"choices":[{"index":0,"delta":{},"finish_reason":"stop"},{"index":1,"delta":{},"finish_reason":"tool_calls"}]})",
+       R"({"choices":[{"index":2,"delta":{"content":"x"},"finish_reason":"length"}],"obfuscation":"abc"})",
+       "[DONE]"});
   LlmAnswerOptions options = Streamed(LlmShape::kChat);
   options.choices = 3;
   const ReadAnswer read = ReadAllWays(options, body);
@@ -265,10 +286,13 @@ TEST(LlmAnswer, ChoicesToolsRefusalsLogprobsAndTextThatLooksLikeUsage) {
 }
 
 TEST(LlmAnswer, ResponsesCarryTheirUsageInTheLastEvent) {
-  const std::string created = Sse({R"({"type":"response.created","sequence_number":0,"response":{"id":"resp_1","status":"in_progress","usage":null}})"});
-  const std::string delta = Sse({R"({"type":"response.output_text.delta","sequence_number":1,"delta":"Hi"})"});
-  const std::string done = Sse({R"({"type":"response.completed","response":{"id":"resp_1","model":"gpt-5.6-sol","service_tier":"priority","status":"completed","error":null,)"
-                                R"("output":[{"content":[{"text":"Hi"}]}],"usage":{"input_tokens":10,"input_tokens_details":{"cached_tokens":4},"output_tokens":6,"total_tokens":16}}})"});
+  const std::string created = Sse(
+      {R"({"type":"response.created","sequence_number":0,"response":{"id":"resp_1","status":"in_progress","usage":null}})"});
+  const std::string delta =
+      Sse({R"({"type":"response.output_text.delta","sequence_number":1,"delta":"Hi"})"});
+  const std::string done = Sse(
+      {R"({"type":"response.completed","response":{"id":"resp_1","model":"gpt-5.6-sol","service_tier":"priority","status":"completed","error":null,)"
+       R"("output":[{"content":[{"text":"Hi"}]}],"usage":{"input_tokens":10,"input_tokens_details":{"cached_tokens":4},"output_tokens":6,"total_tokens":16}}})"});
   const ReadAnswer read = ReadAllWays(Streamed(LlmShape::kResponses), created + delta + done);
   EXPECT_EQ(Units(read, kInput), 6);
   EXPECT_EQ(Units(read, kInputCached), 4);
@@ -278,7 +302,8 @@ TEST(LlmAnswer, ResponsesCarryTheirUsageInTheLastEvent) {
   EXPECT_TRUE(read.answer.ended);
   EXPECT_FALSE(read.answer.error);
   EXPECT_EQ(read.before_settle, created + delta);
-  const ReadAnswer failed = ReadAllWays(Streamed(LlmShape::kResponses),
+  const ReadAnswer failed = ReadAllWays(
+      Streamed(LlmShape::kResponses),
       Sse({R"({"type":"response.failed","response":{"id":"resp_1","status":"failed","error":{"code":"server_error","message":"x"},"usage":{"input_tokens":10,"output_tokens":0}}})"}));
   EXPECT_TRUE(failed.answer.error);
   EXPECT_EQ(failed.answer.error_type, "server_error");
@@ -286,8 +311,11 @@ TEST(LlmAnswer, ResponsesCarryTheirUsageInTheLastEvent) {
 }
 
 TEST(LlmAnswer, OllamaTgiAndCohere) {
-  const std::string ollama = R"({"model":"llama3","message":{"role":"assistant","content":"Hi"},"done":false})" "\n"
-                             R"({"model":"llama3","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","prompt_eval_count":26,"eval_count":298})" "\n";
+  const std::string ollama =
+      R"({"model":"llama3","message":{"role":"assistant","content":"Hi"},"done":false})"
+      "\n"
+      R"({"model":"llama3","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","prompt_eval_count":26,"eval_count":298})"
+      "\n";
   const ReadAnswer lines = ReadAllWays(Streamed(LlmShape::kOllama, LlmFraming::kLines), ollama);
   EXPECT_EQ(Units(lines, kInput), 26);
   EXPECT_EQ(Units(lines, kOutput), 298);
@@ -295,8 +323,9 @@ TEST(LlmAnswer, OllamaTgiAndCohere) {
   EXPECT_EQ(lines.out, ollama);
   EXPECT_EQ(lines.answer.content_bytes, 2);
 
-  const std::string tgi = Sse({R"({"index":1,"token":{"id":5,"text":"a","logprob":-0.1,"special":false},"generated_text":null,"details":null})",
-                               R"({"index":2,"token":{"id":6,"text":"b","logprob":-0.1,"special":false},"generated_text":"ab","details":{"finish_reason":"length","generated_tokens":2,"seed":null,"input_length":5}})"});
+  const std::string tgi = Sse(
+      {R"({"index":1,"token":{"id":5,"text":"a","logprob":-0.1,"special":false},"generated_text":null,"details":null})",
+       R"({"index":2,"token":{"id":6,"text":"b","logprob":-0.1,"special":false},"generated_text":"ab","details":{"finish_reason":"length","generated_tokens":2,"seed":null,"input_length":5}})"});
   const ReadAnswer tokens = ReadAllWays(Streamed(LlmShape::kTgi), tgi);
   EXPECT_EQ(Units(tokens, kInput), 5);
   EXPECT_EQ(Units(tokens, kOutput), 2);
@@ -304,9 +333,10 @@ TEST(LlmAnswer, OllamaTgiAndCohere) {
   EXPECT_TRUE(tokens.answer.ended);
   EXPECT_EQ(tokens.answer.finish_reasons, std::vector<std::string>{"length"});
 
-  const std::string cohere = Sse({R"({"type":"message-start","id":"co-1","delta":{"message":{"role":"assistant","content":[]}}})",
-                                  R"({"type":"content-delta","index":0,"delta":{"message":{"content":{"text":"Hi"}}}})",
-                                  R"({"type":"message-end","delta":{"finish_reason":"COMPLETE","usage":{"billed_units":{"input_tokens":3,"output_tokens":4},"tokens":{"input_tokens":70,"output_tokens":9}}}})"});
+  const std::string cohere = Sse(
+      {R"({"type":"message-start","id":"co-1","delta":{"message":{"role":"assistant","content":[]}}})",
+       R"({"type":"content-delta","index":0,"delta":{"message":{"content":{"text":"Hi"}}}})",
+       R"({"type":"message-end","delta":{"finish_reason":"COMPLETE","usage":{"billed_units":{"input_tokens":3,"output_tokens":4},"tokens":{"input_tokens":70,"output_tokens":9}}}})"});
   const ReadAnswer billed = ReadAllWays(Streamed(LlmShape::kCohere), cohere);
   EXPECT_EQ(Units(billed, kInput), 3);
   EXPECT_EQ(Units(billed, kOutput), 4);
@@ -315,34 +345,44 @@ TEST(LlmAnswer, OllamaTgiAndCohere) {
 
 // The same usage without a stream; the piece that ends the answer waits.
 TEST(LlmAnswer, WholeAnswers) {
-  const std::string body = R"({"id":"c-1","model":"gpt-5.6-sol","choices":[{"message":{"role":"assistant","content":")" + std::string(5000, 'x') +
-                           R"("},"finish_reason":"stop"}],"usage":{"prompt_tokens":1000,"completion_tokens":50}})" "\n";
+  const std::string body =
+      R"({"id":"c-1","model":"gpt-5.6-sol","choices":[{"message":{"role":"assistant","content":")" +
+      std::string(5000, 'x') +
+      R"("},"finish_reason":"stop"}],"usage":{"prompt_tokens":1000,"completion_tokens":50}})"
+      "\n";
   const ReadAnswer read = ReadAllWays(Streamed(LlmShape::kChat, LlmFraming::kWhole), body);
   EXPECT_EQ(read.out, body);
   EXPECT_EQ(Units(read, kOutput), 50);
   EXPECT_EQ(read.answer.content_bytes, 5000);
   EXPECT_TRUE(read.answer.ended);
   EXPECT_EQ(ReadInPieces(Streamed(LlmShape::kChat, LlmFraming::kWhole), body, body.size()).before_settle, "");
-  const ReadAnswer cut = ReadInPieces(Streamed(LlmShape::kChat, LlmFraming::kWhole), body.substr(0, 400), 100);
+  const ReadAnswer cut =
+      ReadInPieces(Streamed(LlmShape::kChat, LlmFraming::kWhole), body.substr(0, 400), 100);
   EXPECT_FALSE(cut.answer.ended);
   EXPECT_EQ(cut.out, body.substr(0, 400));
 
   // Embeddings of any size, in bounded memory.
   std::string embeddings = R"({"object":"list","data":[)";
-  for (int i = 0; i < 3000; ++i) embeddings += std::string(i ? "," : "") + R"({"index":1,"embedding":[0.123456789,0.123456789,0.123456789,0.123456789,0.1,0.1,0.1,0.1,0.1,0.1,0.1,0.1,0.1,0.1,0.1,0.1,0.1,0.1]})";
+  for (int i = 0; i < 3000; ++i)
+    embeddings +=
+        std::string(i ? "," : "") +
+        R"({"index":1,"embedding":[0.123456789,0.123456789,0.123456789,0.123456789,0.1,0.1,0.1,0.1,0.1,0.1,0.1,0.1,0.1,0.1,0.1,0.1,0.1,0.1]})";
   embeddings += R"(],"model":"e","usage":{"prompt_tokens":8,"total_tokens":8}})";
   const ReadAnswer vectors = ReadInPieces(Streamed(LlmShape::kPlain, LlmFraming::kWhole), embeddings, 16384);
   EXPECT_EQ(Units(vectors, kInput), 8);
   EXPECT_EQ(vectors.answer.model, "e");
   EXPECT_EQ(vectors.out, embeddings);
 
-  const ReadAnswer rerank = ReadAllWays(Streamed(LlmShape::kPlain, LlmFraming::kWhole), R"({"results":[],"meta":{"billed_units":{"search_units":3}}})");
+  const ReadAnswer rerank = ReadAllWays(Streamed(LlmShape::kPlain, LlmFraming::kWhole),
+                                        R"({"results":[],"meta":{"billed_units":{"search_units":3}}})");
   EXPECT_EQ(Units(rerank, kQueries), 3);
-  const ReadAnswer tgi = ReadAllWays(Streamed(LlmShape::kTgi, LlmFraming::kWhole),
-                                     R"([{"generated_text":"abc","details":{"finish_reason":"length","generated_tokens":2,"prefill":[]}}])");
+  const ReadAnswer tgi = ReadAllWays(
+      Streamed(LlmShape::kTgi, LlmFraming::kWhole),
+      R"([{"generated_text":"abc","details":{"finish_reason":"length","generated_tokens":2,"prefill":[]}}])");
   EXPECT_EQ(Units(tgi, kOutput), 2);
   EXPECT_FALSE(tgi.answer.usage->input_known);
-  const ReadAnswer error = ReadAllWays(Streamed(LlmShape::kChat, LlmFraming::kWhole), R"({"error":{"message":"m","type":null,"code":"model_not_found"}})");
+  const ReadAnswer error = ReadAllWays(Streamed(LlmShape::kChat, LlmFraming::kWhole),
+                                       R"({"error":{"message":"m","type":null,"code":"model_not_found"}})");
   EXPECT_TRUE(error.answer.error);
   EXPECT_EQ(error.answer.error_type, "model_not_found");
   const ReadAnswer text = ReadAllWays(Streamed(LlmShape::kChat, LlmFraming::kWhole), "Bad Gateway");
@@ -352,11 +392,13 @@ TEST(LlmAnswer, WholeAnswers) {
 
 // §8.4: what upstreams send that should not be.
 TEST(LlmAnswer, BadBytesPass) {
-  for (const std::string_view event : {R"({"choices":[)", "null", "{}", "[]", "\xFF\xFE", R"({"usage":5})", R"({"usage":[]})",
-                                       R"({"choices":{"a":1},"usage":{"prompt_tokens":{}}})", R"({"id":5,"model":null,"choices":null})",
-                                       R"({"usage":{"prompt_tokens":1},"usage":null,"choices":[]} x)"}) {
-    for (const LlmShape shape : {LlmShape::kChat, LlmShape::kResponses, LlmShape::kMessages, LlmShape::kGemini, LlmShape::kOllama,
-                                 LlmShape::kTgi, LlmShape::kCohere, LlmShape::kPlain}) {
+  for (const std::string_view event :
+       {R"({"choices":[)", "null", "{}", "[]", "\xFF\xFE", R"({"usage":5})", R"({"usage":[]})",
+        R"({"choices":{"a":1},"usage":{"prompt_tokens":{}}})", R"({"id":5,"model":null,"choices":null})",
+        R"({"usage":{"prompt_tokens":1},"usage":null,"choices":[]} x)"}) {
+    for (const LlmShape shape :
+         {LlmShape::kChat, LlmShape::kResponses, LlmShape::kMessages, LlmShape::kGemini, LlmShape::kOllama,
+          LlmShape::kTgi, LlmShape::kCohere, LlmShape::kPlain}) {
       const std::string body = Sse({event});
       EXPECT_EQ(ReadAllWays(Streamed(shape), body).out, body);
     }
@@ -381,7 +423,8 @@ TEST(LlmAnswer, AnErrorInTheStreamIsSettledBeforeItIsPassedOn) {
 
 TEST(LlmAnswer, UsageAfterTheReleaseIsLate) {
   LlmAnswerReader reader(Streamed(LlmShape::kChat));
-  const std::string first = Sse({kUsage}), second = Sse({R"({"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}})"});
+  const std::string first = Sse({kUsage}),
+                    second = Sse({R"({"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}})"});
   EXPECT_TRUE(reader.Feed(first).pass.empty());
   EXPECT_TRUE(reader.holding());
   EXPECT_EQ(reader.Release(), first);
@@ -396,7 +439,8 @@ TEST(LlmAnswer, FramingFollowsTheContentType) {
   EXPECT_EQ(FramingOfAnswer(chat, true, "application/json"), LlmFraming::kWhole);
   EXPECT_EQ(FramingOfAnswer(gemini, true, "application/json; charset=UTF-8"), LlmFraming::kArray);
   EXPECT_EQ(FramingOfAnswer(gemini, false, "application/json"), LlmFraming::kWhole);
-  EXPECT_EQ(FramingOfAnswer(*FindLlmRoute("POST", "/api/chat").route, true, "application/x-ndjson"), LlmFraming::kLines);
+  EXPECT_EQ(FramingOfAnswer(*FindLlmRoute("POST", "/api/chat").route, true, "application/x-ndjson"),
+            LlmFraming::kLines);
 }
 
 // A steady stream: each event in a piece of its own, and events cut in two; stripped and not.
@@ -404,9 +448,11 @@ TEST(LlmAnswer, ASteadyStreamAllocatesNothing) {
   ASSERT_TRUE(AllocationsAreCounted());
   for (const bool strip : {false, true}) {
     LlmAnswerReader reader(Streamed(LlmShape::kChat, LlmFraming::kSse, strip));
-    const std::string event = Sse({With(R"({"id":"chatcmpl-0123456789abcdef0123456789","model":"gpt-5.6-sol-2026-08-21","service_tier":"default","choices":[{"index":0,"delta":{"content":"a long text with \n escapes \u00e9 in it"}}]})",
-                                        R"(,"usage":null)")});
-    const std::string_view first = std::string_view(event).substr(0, 100), second = std::string_view(event).substr(100);
+    const std::string event = Sse({With(
+        R"({"id":"chatcmpl-0123456789abcdef0123456789","model":"gpt-5.6-sol-2026-08-21","service_tier":"default","choices":[{"index":0,"delta":{"content":"a long text with \n escapes \u00e9 in it"}}]})",
+        R"(,"usage":null)")});
+    const std::string_view first = std::string_view(event).substr(0, 100),
+                           second = std::string_view(event).substr(100);
     const auto feed = [&] {
       reader.Feed(event);
       reader.Feed(first);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 namespace gpulens {
@@ -115,7 +114,7 @@ bool LlmUsageFields::ReadMember(std::string_view key, JsonScanner& json) {
 void LlmUsageFields::ReadObject(JsonScanner& json, char* path, size_t size, int depth) {
   json.Object([&](std::string_view key) {
     if (size + key.size() + 2 > kMaxPath) return;
-    std::memcpy(path + size, key.data(), key.size());
+    key.copy(path + size, key.size());
     const size_t end = size + key.size();
     const std::string_view here(path, end);
     switch (json.Peek()) {
@@ -183,7 +182,7 @@ void LlmUsageFields::ReadList(JsonScanner& json, char* path, size_t size) {
       if (key == "modality" && json.Peek() == JsonScanner::kString) {
         const std::string_view modality = json.Text();
         if (size + modality.size() > kMaxPath) return;
-        std::memcpy(path + size, modality.data(), modality.size());
+        modality.copy(path + size, modality.size());
         end = size + modality.size();
       } else if (key == "tokenCount" && json.Peek() == JsonScanner::kNumber) {
         json.Number(number);
@@ -208,7 +207,7 @@ void LlmUsageFields::ReadIterations(JsonScanner& json) {
       if (key == "model" && json.Peek() == JsonScanner::kString) {
         iteration.model = json.Text();
       } else if (json.Peek() == JsonScanner::kObject && key.size() + 2 <= kMaxPath) {
-        std::memcpy(path, key.data(), key.size());
+        key.copy(path, key.size());
         path[key.size()] = '/';
         fields.ReadObject(json, path, key.size() + 1, 1);
       } else if (json.Peek() != JsonScanner::kArray) {
