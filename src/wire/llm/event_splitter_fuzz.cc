@@ -1,4 +1,5 @@
-// Whatever comes, and wherever it is cut: no byte is lost, the frames are the same, a whole answer's digest, too.
+// Whatever comes, and wherever it is cut: no byte is lost, the frames are the same, a whole answer's digest,
+// too.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -30,7 +31,8 @@ Frames Split(EventFraming framing, std::string_view text, size_t piece, size_t l
     while (splitter.Next(frame)) {
       CHECK(!frame.bytes.empty());
       frames.bytes += frame.bytes;
-      if (!frame.data.empty()) frames.data.push_back(std::string(frame.event) + ":" + std::string(frame.data));
+      if (!frame.data.empty())
+        frames.data.push_back(std::string(frame.event) + ":" + std::string(frame.data));
       CHECK(frame.data.size() <= frame.bytes.size());
     }
     CHECK(splitter.pending() <= limit);

@@ -1,5 +1,5 @@
-// Whatever an upstream sends, in whatever shape and pieces: the bytes that go on are those that came, but what was cut out; where
-// it is cut changes nothing; no unit is negative.
+// Whatever an upstream sends, in whatever shape and pieces: the bytes that go on are those that came, but
+// what was cut out; where it is cut changes nothing; no unit is negative.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -32,7 +32,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CHECK(whole.out == pieces.out);
   CHECK(whole.answer.usage == pieces.answer.usage && whole.answer.model == pieces.answer.model);
   CHECK(whole.answer.ended == pieces.answer.ended && whole.answer.error == pieces.answer.error);
-  CHECK(whole.answer.content_bytes == pieces.answer.content_bytes && whole.answer.events == pieces.answer.events);
+  CHECK(whole.answer.content_bytes == pieces.answer.content_bytes &&
+        whole.answer.events == pieces.answer.events);
   CHECK(whole.answer.finish_reasons == pieces.answer.finish_reasons);
   // What was cut out is gone: reading the rest again cuts nothing.
   if (options.strip_usage && whole.answer.events_bad == 0 && !whole.answer.gave_up) {

@@ -1,4 +1,5 @@
-// What reading costs: per event of a stream, per byte of a request, per path. Bytes are those that came; items are events.
+// What reading costs: per event of a stream, per byte of a request, per path. Bytes are those that came;
+// items are events.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -15,8 +16,10 @@ constexpr int kEvents = 200;
 std::string ChatStream(bool usage_member) {
   std::string out;
   for (int i = 0; i < kEvents; ++i) {
-    out += R"(data: {"id":"chatcmpl-0123456789abcdef01234567","object":"chat.completion.chunk","created":1764200000,"model":"gpt-5.6-sol","service_tier":"default","system_fingerprint":"fp_1","choices":[{"index":0,"delta":{"content":" token)" +
-           std::to_string(i) + R"("},"logprobs":null,"finish_reason":null}])" + (usage_member ? R"(,"usage":null)" : "") + "}\n\n";
+    out +=
+        R"(data: {"id":"chatcmpl-0123456789abcdef01234567","object":"chat.completion.chunk","created":1764200000,"model":"gpt-5.6-sol","service_tier":"default","system_fingerprint":"fp_1","choices":[{"index":0,"delta":{"content":" token)" +
+        std::to_string(i) + R"("},"logprobs":null,"finish_reason":null}])" +
+        (usage_member ? R"(,"usage":null)" : "") + "}\n\n";
   }
   return out;
 }
@@ -24,9 +27,11 @@ std::string ChatStream(bool usage_member) {
 std::string GeminiStream() {
   std::string out;
   for (int i = 0; i < kEvents; ++i) {
-    out += R"(data: {"candidates":[{"content":{"parts":[{"text":" token"}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":)" +
-           std::to_string(i + 1) + R"(,"totalTokenCount":)" + std::to_string(i + 11) +
-           R"(,"promptTokensDetails":[{"modality":"TEXT","tokenCount":10}]},"modelVersion":"gemini-2.5-pro","responseId":"r"})" "\n\n";
+    out +=
+        R"(data: {"candidates":[{"content":{"parts":[{"text":" token"}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":)" +
+        std::to_string(i + 1) + R"(,"totalTokenCount":)" + std::to_string(i + 11) +
+        R"(,"promptTokensDetails":[{"modality":"TEXT","tokenCount":10}]},"modelVersion":"gemini-2.5-pro","responseId":"r"})"
+        "\n\n";
   }
   return out;
 }
@@ -52,8 +57,12 @@ void ReadStream(benchmark::State& state, LlmShape shape, const std::string& body
 }
 
 void BM_ChatEvent(benchmark::State& state) { ReadStream(state, LlmShape::kChat, ChatStream(false), false); }
-void BM_ChatEventStripped(benchmark::State& state) { ReadStream(state, LlmShape::kChat, ChatStream(true), true); }
-void BM_GeminiEventWithUsage(benchmark::State& state) { ReadStream(state, LlmShape::kGemini, GeminiStream(), false); }
+void BM_ChatEventStripped(benchmark::State& state) {
+  ReadStream(state, LlmShape::kChat, ChatStream(true), true);
+}
+void BM_GeminiEventWithUsage(benchmark::State& state) {
+  ReadStream(state, LlmShape::kGemini, GeminiStream(), false);
+}
 BENCHMARK(BM_ChatEvent);
 BENCHMARK(BM_ChatEventStripped);
 BENCHMARK(BM_GeminiEventWithUsage);
@@ -82,8 +91,10 @@ BENCHMARK(BM_WholeEmbeddings);
 void BM_Request(benchmark::State& state) {
   const LlmRoute& route = *FindLlmRoute("POST", "/v1/chat/completions").route;
   std::string text;
-  while (text.size() < static_cast<size_t>(state.range(0))) text += R"(The quick brown fox jumps over the lazy dog, and then it does so again, twice.\n)";
-  const std::string body = R"({"model":"gpt-5.6-sol","stream":true,"messages":[{"role":"user","content":")" + text + R"("}],"max_tokens":100})";
+  while (text.size() < static_cast<size_t>(state.range(0)))
+    text += R"(The quick brown fox jumps over the lazy dog, and then it does so again, twice.\n)";
+  const std::string body = R"({"model":"gpt-5.6-sol","stream":true,"messages":[{"role":"user","content":")" +
+                           text + R"("}],"max_tokens":100})";
   for (auto _ : state) {
     const auto request = ReadLlmRequest(body, route);
     CHECK(request.ok());
@@ -94,7 +105,8 @@ void BM_Request(benchmark::State& state) {
 BENCHMARK(BM_Request)->Arg(200)->Arg(100 << 10);
 
 void BM_FindRoute(benchmark::State& state) {
-  static constexpr std::string_view kPaths[] = {"/v1/chat/completions", "/v1/messages", "/v1/organization/usage"};
+  static constexpr std::string_view kPaths[] = {"/v1/chat/completions", "/v1/messages",
+                                                "/v1/organization/usage"};
   size_t i = 0;
   for (auto _ : state) benchmark::DoNotOptimize(FindLlmRoute("POST", kPaths[i++ % 3]));
 }

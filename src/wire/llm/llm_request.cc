@@ -37,7 +37,6 @@ class RequestReader {
     json_.Enter();
     std::string_view key;
     size_t members = 0;
-    size_t last = json_.at();
     for (bool begun = false; json_.NextMember(begun, key);) {
       if (++members > kMaxRequestMembers) return Status{Code::kExhausted, "the body has too many members"};
       if (key.size() > kMaxRequestKey)
@@ -49,7 +48,6 @@ class RequestReader {
       if (json_.at() == value && !json_.failed()) AddInput(key_, 1, false);
       if (refused_) return Status{Code::kInvalidArgument, refused_};
       if (json_.failed()) break;
-      last = json_.at();
     }
     if (!json_.failed()) {
       request_.end_brace = json_.at() - 1;
@@ -60,7 +58,6 @@ class RequestReader {
     if (json_.failed())
       return Status{Code::kInvalidArgument, "the body is no JSON: " + std::string(json_.what()) +
                                                 " at byte " + std::to_string(json_.at())};
-    static_cast<void>(last);
     request_.has_members = members > 0;
     // All of the body but media: keys and punctuation are more than what templates add.
     request_.text_bytes = static_cast<int64_t>(body_.size()) - request_.media_bytes;

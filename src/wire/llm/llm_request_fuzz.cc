@@ -1,4 +1,5 @@
-// Whatever a client sends: no crash, spans are inside, and an edited body is read as what it was edited to. Paths, too.
+// Whatever a client sends: no crash, spans are inside, and an edited body is read as what it was edited to.
+// Paths, too.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,8 +12,14 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gpulens;
   if (size < 1) return 0;
-  static constexpr std::string_view kPaths[] = {"/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1beta/models/g:generateContent",
-                                                "/api/chat",            "/generate",     "/v2/chat",     "/v1/embeddings"};
+  static constexpr std::string_view kPaths[] = {"/v1/chat/completions",
+                                                "/v1/responses",
+                                                "/v1/messages",
+                                                "/v1beta/models/g:generateContent",
+                                                "/api/chat",
+                                                "/generate",
+                                                "/v2/chat",
+                                                "/v1/embeddings"};
   const LlmRoute& route = *FindLlmRoute("POST", kPaths[data[0] % 8]).route;
   const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);
 
@@ -44,7 +51,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(after.error().code == Code::kExhausted);
     return 0;
   }
-  CHECK(after->stream == request->stream && after->max_output == request->max_output && after->choices == request->choices);
+  CHECK(after->stream == request->stream && after->max_output == request->max_output &&
+        after->choices == request->choices);
   CHECK(after->usage_asked == (request->usage_asked || injected));
   CHECK(after->model == (request->model_value.empty() ? "" : "other"));
   CHECK(InjectUsage(*after, route).empty());

@@ -40,7 +40,8 @@ TEST(LlmRequest, MembersAtDepthOne) {
       R"("max_tokens":10,"max_completion_tokens":20,"service_tier":"priority","user":"u-1","other":{"model":"no","stream":5}})";
   const LlmRequest request = Read(body);
   EXPECT_EQ(request.model, "gpt-5.6");
-  EXPECT_EQ(body.substr(request.model_value.begin, request.model_value.end - request.model_value.begin), R"("gpt\u002d5.6")");
+  EXPECT_EQ(body.substr(request.model_value.begin, request.model_value.end - request.model_value.begin),
+            R"("gpt\u002d5.6")");
   EXPECT_TRUE(request.stream);
   EXPECT_FALSE(request.usage_asked);
   EXPECT_EQ(request.choices, 3);
@@ -54,8 +55,9 @@ TEST(LlmRequest, MembersAtDepthOne) {
 
 TEST(LlmRequest, EachDialectHasItsLimitOfTheOutput) {
   EXPECT_EQ(Read(R"({"max_output_tokens":7})", RouteOf("/v1/responses")).max_output, 7);
-  const LlmRequest gemini = Read(R"({"contents":[],"generationConfig":{"maxOutputTokens":9,"candidateCount":2}})",
-                                 RouteOf("/v1beta/models/g:streamGenerateContent"));
+  const LlmRequest gemini =
+      Read(R"({"contents":[],"generationConfig":{"maxOutputTokens":9,"candidateCount":2}})",
+           RouteOf("/v1beta/models/g:streamGenerateContent"));
   EXPECT_EQ(gemini.max_output, 9);
   EXPECT_EQ(gemini.choices, 2);
   EXPECT_TRUE(gemini.stream);
@@ -80,7 +82,8 @@ TEST(LlmRequest, WhatTwoProgramsCouldReadDifferentlyIsRefused) {
   EXPECT_EQ(Refusal(R"({"stream":true,"stream":false})"), "\"stream\" comes twice");
   EXPECT_EQ(Refusal(R"({"n":1,"n":2})"), "\"n\" comes twice");
   EXPECT_EQ(Refusal(R"({"stream_options":{},"stream_options":{}})"), "\"stream_options\" comes twice");
-  EXPECT_EQ(Refusal(R"({"stream_options":{"include_usage":true,"include_usage":false}})"), "a member of \"stream_options\" comes twice");
+  EXPECT_EQ(Refusal(R"({"stream_options":{"include_usage":true,"include_usage":false}})"),
+            "a member of \"stream_options\" comes twice");
   EXPECT_EQ(Refusal(R"({"stream_options":[]})"), "\"stream_options\" is no object");
   EXPECT_EQ(Refusal(R"({"stream_options":true})"), "\"stream_options\" is no object");
   EXPECT_EQ(Refusal(R"({"stream":"true"})"), "\"stream\" is neither true nor false");
@@ -91,14 +94,17 @@ TEST(LlmRequest, WhatTwoProgramsCouldReadDifferentlyIsRefused) {
   EXPECT_EQ(Refusal(R"({"max_tokens":-1})"), "the limit of the output is out of range");
   EXPECT_EQ(Refusal(R"({"max_tokens":"9"})"), "the limit of the output is out of range");
   EXPECT_EQ(Refusal(R"({"max_tokens":1.5})"), "the limit of the output is out of range");
-  EXPECT_EQ(Refusal(R"({"generationConfig":{},"generation_config":{}})", RouteOf("/v1beta/models/g:generateContent")),
+  EXPECT_EQ(Refusal(R"({"generationConfig":{},"generation_config":{}})",
+                    RouteOf("/v1beta/models/g:generateContent")),
             "the configuration of the output comes twice");
 }
 
 TEST(LlmRequest, WhatIsNoJsonIsRefused) {
-  for (const std::string_view body : {"", "[]", "null", "\"x\""}) EXPECT_EQ(Refusal(body), "the body is no JSON object") << body;
-  for (const std::string_view body : {"{", "{}x", "{} {}", "{\"a\":}", "{\"a\":1,}", "{'a':1}", "{\"a\":01}", "{\"a\":\"\x01\"}", "{\"a\":\"\\x\"}",
-                                      "{\"a\":NaN}", "{\"model\":\"\xFF\"}", "{\"a\":[1,]}"})
+  for (const std::string_view body : {"", "[]", "null", "\"x\""})
+    EXPECT_EQ(Refusal(body), "the body is no JSON object") << body;
+  for (const std::string_view body :
+       {"{", "{}x", "{} {}", "{\"a\":}", "{\"a\":1,}", "{'a':1}", "{\"a\":01}", "{\"a\":\"\x01\"}",
+        "{\"a\":\"\\x\"}", "{\"a\":NaN}", "{\"model\":\"\xFF\"}", "{\"a\":[1,]}"})
     EXPECT_TRUE(Refusal(body).starts_with("the body is no JSON")) << body << Refusal(body);
   const std::string deep = "{\"a\":" + std::string(100, '[') + std::string(100, ']') + "}";
   EXPECT_EQ(Refusal(deep), "the body is nested too deep");
@@ -109,22 +115,30 @@ TEST(LlmRequest, WhatIsNoJsonIsRefused) {
 }
 
 TEST(LlmRequest, UsageIsAskedForWithFewBytes) {
-  EXPECT_EQ(Injected(R"({"model":"m","stream":true})"), R"({"model":"m","stream":true,"stream_options":{"include_usage":true}})");
-  EXPECT_EQ(Injected("{\"stream\":true, \"x\":1.0e5\n}\n"), "{\"stream\":true, \"x\":1.0e5\n,\"stream_options\":{\"include_usage\":true}}\n");
-  EXPECT_EQ(Injected(R"({"stream_options":{},"stream":true})"), R"({"stream_options":{"include_usage":true},"stream":true})");
+  EXPECT_EQ(Injected(R"({"model":"m","stream":true})"),
+            R"({"model":"m","stream":true,"stream_options":{"include_usage":true}})");
+  EXPECT_EQ(Injected("{\"stream\":true, \"x\":1.0e5\n}\n"),
+            "{\"stream\":true, \"x\":1.0e5\n,\"stream_options\":{\"include_usage\":true}}\n");
+  EXPECT_EQ(Injected(R"({"stream_options":{},"stream":true})"),
+            R"({"stream_options":{"include_usage":true},"stream":true})");
   EXPECT_EQ(Injected(R"({"stream_options": { "a":{} } ,"stream":true})"),
             R"({"stream_options": { "a":{} ,"include_usage":true} ,"stream":true})");
   EXPECT_EQ(Injected(R"({"stream_options":{"include_usage":false,"a":1},"stream":true})"),
             R"({"stream_options":{"include_usage":true,"a":1},"stream":true})");
-  EXPECT_EQ(Injected(R"({"stream_options":{"include_usage":null},"stream":true})"), R"({"stream_options":{"include_usage":true},"stream":true})");
-  EXPECT_EQ(Injected(R"({"stream_options":null,"stream":true})"), R"({"stream_options":{"include_usage":true},"stream":true})");
+  EXPECT_EQ(Injected(R"({"stream_options":{"include_usage":null},"stream":true})"),
+            R"({"stream_options":{"include_usage":true},"stream":true})");
+  EXPECT_EQ(Injected(R"({"stream_options":null,"stream":true})"),
+            R"({"stream_options":{"include_usage":true},"stream":true})");
   EXPECT_EQ(Injected(R"({"stream":true})", true),
             R"({"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}})");
   EXPECT_EQ(Injected(R"({"stream":true,"stream_options":{"continuous_usage_stats":false}})", true),
             R"({"stream":true,"stream_options":{"continuous_usage_stats":true,"include_usage":true}})");
   // The client asked, or there is no stream: nothing changes.
-  for (const std::string_view body : {R"({"stream":true,"stream_options":{"include_usage":true}})", R"({"stream":false})", "{}"}) EXPECT_EQ(Injected(body), body);
-  EXPECT_TRUE(InjectUsage(Read(R"({"stream":true})", RouteOf("/v1/messages")), RouteOf("/v1/messages")).empty());
+  for (const std::string_view body :
+       {R"({"stream":true,"stream_options":{"include_usage":true}})", R"({"stream":false})", "{}"})
+    EXPECT_EQ(Injected(body), body);
+  EXPECT_TRUE(
+      InjectUsage(Read(R"({"stream":true})", RouteOf("/v1/messages")), RouteOf("/v1/messages")).empty());
 }
 
 TEST(LlmRequest, EditsTogether) {
@@ -133,8 +147,9 @@ TEST(LlmRequest, EditsTogether) {
   std::vector<LlmEdit> edits = InjectUsage(request, Chat());
   edits.push_back(AddMember(request, MaxOutputMember(Chat()), "512"));
   edits.push_back(ReplaceModel(request, "real\"name"));
-  EXPECT_EQ(Edited(body, edits),
-            R"({"model":"real\"name","stream":true,"stream_options":{"include_usage":true},"max_completion_tokens":512})");
+  EXPECT_EQ(
+      Edited(body, edits),
+      R"({"model":"real\"name","stream":true,"stream_options":{"include_usage":true},"max_completion_tokens":512})");
   EXPECT_EQ(Edited("{ }", std::vector<LlmEdit>{AddMember(Read("{ }"), "a", "1")}), "{ \"a\":1}");
 }
 
@@ -145,26 +160,47 @@ TEST(LlmRequest, MediaAreCountedAndNotTakenForText) {
     EXPECT_EQ(request.media, media) << body.substr(0, 100);
     return request.text_bytes;
   };
-  EXPECT_LT(text_of(R"({"messages":[{"content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,)" + base64 + R"("}},{"type":"text","text":"x"}]}]})",
-                    "/v1/chat/completions", 1), 300);
-  EXPECT_LT(text_of(R"({"input":[{"content":[{"type":"input_image","image_url":"data:image/png;base64,)" + base64 + R"("}]}]})", "/v1/responses", 1), 300);
-  EXPECT_LT(text_of(R"({"messages":[{"content":[{"type":"image","source":{"type":"base64","data":")" + base64 + R"("}}]}]})", "/v1/messages", 1), 300);
-  EXPECT_LT(text_of(R"({"contents":[{"parts":[{"inlineData":{"mimeType":"image/png","data":")" + base64 + R"("}}]}]})",
-                    "/v1beta/models/g:generateContent", 1), 300);
-  EXPECT_LT(text_of(R"({"messages":[{"content":"x","images":[")" + base64 + R"(",")" + base64 + R"("]}]})", "/api/chat", 2), 300);
+  EXPECT_LT(
+      text_of(R"({"messages":[{"content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,)" +
+                  base64 + R"("}},{"type":"text","text":"x"}]}]})",
+              "/v1/chat/completions", 1),
+      300);
+  EXPECT_LT(text_of(R"({"input":[{"content":[{"type":"input_image","image_url":"data:image/png;base64,)" +
+                        base64 + R"("}]}]})",
+                    "/v1/responses", 1),
+            300);
+  EXPECT_LT(text_of(R"({"messages":[{"content":[{"type":"image","source":{"type":"base64","data":")" +
+                        base64 + R"("}}]}]})",
+                    "/v1/messages", 1),
+            300);
+  EXPECT_LT(text_of(R"({"contents":[{"parts":[{"inlineData":{"mimeType":"image/png","data":")" + base64 +
+                        R"("}}]}]})",
+                    "/v1beta/models/g:generateContent", 1),
+            300);
+  EXPECT_LT(text_of(R"({"messages":[{"content":"x","images":[")" + base64 + R"(",")" + base64 + R"("]}]})",
+                    "/api/chat", 2),
+            300);
   // What looks like media in a client's own call of a tool is text.
-  EXPECT_GT(text_of(R"({"messages":[{"content":[{"type":"tool_use","input":{"source":{"data":")" + base64 + R"("}}}]}]})", "/v1/messages", 0), 5000);
+  EXPECT_GT(text_of(R"({"messages":[{"content":[{"type":"tool_use","input":{"source":{"data":")" + base64 +
+                        R"("}}}]}]})",
+                    "/v1/messages", 0),
+            5000);
   EXPECT_GT(text_of(R"({"messages":[{"content":")" + base64 + R"("}]})", "/v1/chat/completions", 0), 5000);
 }
 
 TEST(LlmRequest, InputThatIsElsewhereIsNotBounded) {
   for (const std::string_view body :
-       {R"({"previous_response_id":"resp_1"})", R"({"prompt":{"id":"p"}})", R"({"tools":[{"type":"web_search_preview"}]})",
+       {R"({"previous_response_id":"resp_1"})", R"({"prompt":{"id":"p"}})",
+        R"({"tools":[{"type":"web_search_preview"}]})",
         R"({"input":[{"content":[{"type":"input_file","file_id":"f"}]}]})", R"({"conversation":"c"})"})
     EXPECT_TRUE(Read(body, RouteOf("/v1/responses")).open_input) << body;
-  EXPECT_FALSE(Read(R"({"previous_response_id":null,"input":"x","tools":[{"type":"function","name":"web_search"}]})", RouteOf("/v1/responses")).open_input);
+  EXPECT_FALSE(
+      Read(R"({"previous_response_id":null,"input":"x","tools":[{"type":"function","name":"web_search"}]})",
+           RouteOf("/v1/responses"))
+          .open_input);
   EXPECT_FALSE(Read(R"({"prompt":"x"})", RouteOf("/v1/completions")).open_input);
-  EXPECT_TRUE(Read(R"({"cachedContent":"cachedContents/1"})", RouteOf("/v1beta/models/g:generateContent")).open_input);
+  EXPECT_TRUE(Read(R"({"cachedContent":"cachedContents/1"})", RouteOf("/v1beta/models/g:generateContent"))
+                  .open_input);
   EXPECT_TRUE(Read(R"({"background":true})", RouteOf("/v1/responses")).background);
 }
 

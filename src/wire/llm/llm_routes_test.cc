@@ -14,7 +14,8 @@ namespace {
 
 std::string Normal(std::string_view target) {
   const auto path = NormalLlmPath(target);
-  return path.ok() ? path->path + (path->query.empty() ? "" : "?" + std::string(path->query)) : "refused: " + path.error().detail;
+  return path.ok() ? path->path + (path->query.empty() ? "" : "?" + std::string(path->query))
+                   : "refused: " + path.error().detail;
 }
 
 TEST(LlmRoutes, PathsAreMadeNormal) {
@@ -26,8 +27,9 @@ TEST(LlmRoutes, PathsAreMadeNormal) {
   EXPECT_EQ(Normal("/v1/chat/.."), "/v1/");
   EXPECT_EQ(Normal("/"), "/");
   EXPECT_EQ(Normal("/a%20b/%C3%A9"), "/a%20b/%C3%A9");
-  for (const std::string_view bad : {"/v1%2fchat", "/v1%5Cchat", "/v1\\chat", "/%00", "/%0a", "/v1/%", "/%2", "/%zz", "/../v1", "/v1/../../x", "/%2e%2e/x",
-                                     "v1/chat", "", "http://x/v1", "*", "/v1#x", "/a b", "/a\tb", "/\x7f"})
+  for (const std::string_view bad :
+       {"/v1%2fchat", "/v1%5Cchat", "/v1\\chat", "/%00", "/%0a", "/v1/%", "/%2", "/%zz", "/../v1",
+        "/v1/../../x", "/%2e%2e/x", "v1/chat", "", "http://x/v1", "*", "/v1#x", "/a b", "/a\tb", "/\x7f"})
     EXPECT_TRUE(Normal(bad).starts_with("refused")) << bad << " " << Normal(bad);
 }
 
@@ -56,8 +58,10 @@ TEST(LlmRoutes, EachPathHasItsRoute) {
       {"POST", "/v1/messages/count_tokens", LlmDialect::kAnthropic, kCountTokens, kFree},
       {"POST", "/v1/messages/batches", LlmDialect::kAnthropic, kOther, kUnmetered},
       {"GET", "/v1/messages/x", LlmDialect::kAnthropic, kOther, kUnknown},
-      {"POST", "/v1beta/models/gemini-2.5-pro:generateContent", LlmDialect::kGemini, kGenerateContent, kMetered, "gemini-2.5-pro"},
-      {"POST", "/v1beta/models/a:b:streamGenerateContent", LlmDialect::kGemini, kGenerateContent, kMetered, "a:b"},
+      {"POST", "/v1beta/models/gemini-2.5-pro:generateContent", LlmDialect::kGemini, kGenerateContent,
+       kMetered, "gemini-2.5-pro"},
+      {"POST", "/v1beta/models/a:b:streamGenerateContent", LlmDialect::kGemini, kGenerateContent, kMetered,
+       "a:b"},
       {"POST", "/v1beta/models/:generateContent", LlmDialect::kGemini, kOther, kUnknown},
       {"POST", "/v1beta/models/g:generateAnswer", LlmDialect::kGemini, kOther, kUnknown},
       {"POST", "/v1/models/g:predict", LlmDialect::kGemini, kOther, kUnknown},
@@ -99,7 +103,8 @@ TEST(LlmRoutes, EachPathHasItsRoute) {
 TEST(LlmErrors, AreInTheDialectOfTheRoute) {
   for (size_t d = 0; d < kLlmDialects; ++d) {
     for (size_t e = 0; e < kLlmErrors; ++e) {
-      const auto answer = MakeLlmError(static_cast<LlmDialect>(d), static_cast<LlmError>(e), "a \"message\"\n", "r-1");
+      const auto answer =
+          MakeLlmError(static_cast<LlmDialect>(d), static_cast<LlmError>(e), "a \"message\"\n", "r-1");
       EXPECT_TRUE(JsonDocument::Parse(answer.body).ok()) << answer.body;
       EXPECT_GE(answer.status, 400);
     }
@@ -112,18 +117,22 @@ TEST(LlmErrors, AreInTheDialectOfTheRoute) {
   };
   const auto openai = MakeLlmError(LlmDialect::kOpenAi, LlmError::kBudgetUsedUp, "m", "r-1");
   EXPECT_EQ(openai.status, 429);
-  EXPECT_EQ(openai.body, R"({"error":{"message":"m","type":"insufficient_quota","param":null,"code":"insufficient_quota"}})");
+  EXPECT_EQ(
+      openai.body,
+      R"({"error":{"message":"m","type":"insufficient_quota","param":null,"code":"insufficient_quota"}})");
   EXPECT_EQ(has(openai, "x-should-retry"), "false");
   EXPECT_EQ(has(openai, "x-gpulens-request-id"), "r-1");
   const auto limited = MakeLlmError(LlmDialect::kAnthropic, LlmError::kLimitReached, "m", "r-1", 7);
-  EXPECT_EQ(limited.body, R"({"type":"error","error":{"type":"rate_limit_error","message":"m"},"request_id":"r-1"})");
+  EXPECT_EQ(limited.body,
+            R"({"type":"error","error":{"type":"rate_limit_error","message":"m"},"request_id":"r-1"})");
   EXPECT_EQ(has(limited, "Retry-After"), "7");
   EXPECT_EQ(has(limited, "x-should-retry"), "none");
   EXPECT_EQ(MakeLlmError(LlmDialect::kAnthropic, LlmError::kOverloaded, "m", "").status, 529);
   EXPECT_EQ(MakeLlmError(LlmDialect::kGemini, LlmError::kBadKey, "m", "").body,
             R"({"error":{"code":401,"message":"m","status":"UNAUTHENTICATED","details":[]}})");
   EXPECT_EQ(MakeLlmError(LlmDialect::kOllama, LlmError::kBadRequest, "m", "").body, R"({"error":"m"})");
-  EXPECT_EQ(MakeLlmError(LlmDialect::kTgi, LlmError::kBadRequest, "m", "").body, R"({"error":"m","error_type":"validation"})");
+  EXPECT_EQ(MakeLlmError(LlmDialect::kTgi, LlmError::kBadRequest, "m", "").body,
+            R"({"error":"m","error_type":"validation"})");
   EXPECT_EQ(MakeLlmError(LlmDialect::kCohere, LlmError::kBadRequest, "m", "").body, R"({"message":"m"})");
 }
 
@@ -149,7 +158,8 @@ TEST(LlmErrors, AStreamsErrorIsReadBack) {
     options.framing = stream.framing;
     LlmAnswerReader reader(options);
     const std::string body =
-        std::string(stream.before) + LlmStreamError(route, stream.framing, LlmError::kUpstreamAway, "gone", "r", stream.events);
+        std::string(stream.before) +
+        LlmStreamError(route, stream.framing, LlmError::kUpstreamAway, "gone", "r", stream.events);
     reader.Feed(body);
     reader.Finish();
     EXPECT_TRUE(reader.answer().error) << body;
@@ -157,7 +167,9 @@ TEST(LlmErrors, AStreamsErrorIsReadBack) {
     EXPECT_EQ(reader.answer().events_bad, 0) << body;
     EXPECT_TRUE(stream.framing != LlmFraming::kArray || JsonDocument::Parse(body).ok()) << body;
   }
-  EXPECT_EQ(LlmStreamError(*FindLlmRoute("POST", "/v1/chat/completions").route, LlmFraming::kWhole, LlmError::kUpstreamAway, "m", "r", 0), "");
+  EXPECT_EQ(LlmStreamError(*FindLlmRoute("POST", "/v1/chat/completions").route, LlmFraming::kWhole,
+                           LlmError::kUpstreamAway, "m", "r", 0),
+            "");
 }
 
 TEST(TokenCalibration, LearnsTheRatioOfSums) {
