@@ -154,7 +154,8 @@ Status ChargeFold::SetAside(const ChargeRecord& record, const Status& why) {
     return ErrnoStatus("write " + path, errno);
   if (::fdatasync(file.get()) != 0) return ErrnoStatus("sync " + path, errno);
   Log(LogLevel::kError, "journal", "charge_refused",
-      "the store " + options_.name + " refuses a charge, which is now in " + path + ": " + why.detail, options_.name);
+      "the store " + options_.name + " refuses a charge, which is now in " + path + ": " + why.detail,
+      options_.name);
   return Ok();
 }
 

@@ -23,13 +23,14 @@ struct ChargeFoldStats {
   uint64_t known = 0;    // that the store had already
   uint64_t refused = 0;  // that the store will never take: they are in the file refused.NAME
   uint64_t failures = 0;
-  uint64_t behind = 0;   // records of the journal that the store may not have
-  Status status = {};    // of the last attempt
+  uint64_t behind = 0;  // records of the journal that the store may not have
+  Status status = {};   // of the last attempt
 };
 
-// A thread that writes to one store, in batches of 1,000 rows or 50 ms. A store that is away is tried again with
-// back-off, and the journal keeps what it has not. A row that the store refuses for what it contains is set aside in the
-// file refused.NAME of the journal's folder, so that it does not stop the others. Ends before its journal.
+// A thread that writes to one store, in batches of 1,000 rows or 50 ms. A store that is away is tried again
+// with back-off, and the journal keeps what it has not. A row that the store refuses for what it contains is
+// set aside in the file refused.NAME of the journal's folder, so that it does not stop the others. Ends
+// before its journal.
 class ChargeFold {
  public:
   // Called on the thread, again after each error of the store.

@@ -27,8 +27,8 @@ struct FakeStore {
   std::vector<size_t> batches;
   int opened = 0;
   bool away = false;
-  int fail_after_write = 0;        // so many writes are stored, but answered with an error
-  std::set<RequestId> never;       // refused for what they contain
+  int fail_after_write = 0;   // so many writes are stored, but answered with an error
+  std::set<RequestId> never;  // refused for what they contain
 };
 
 class FakeConnection final : public ChargeStore {
@@ -51,7 +51,8 @@ class FakeConnection final : public ChargeStore {
   Result<std::vector<ChargeSumRow>> Sum(const ChargeQuery&) override { return Not(); }
   Result<std::vector<__int128>> Spent(std::span<const BudgetWindow>) override { return Not(); }
   Result<std::vector<ChargeRecord>> List(const ChargePlace&, size_t) override { return Not(); }
-  Result<std::optional<IdempotentCharge>> FindIdempotent(std::string_view, const IdempotencyHash&, int64_t) override {
+  Result<std::optional<IdempotentCharge>> FindIdempotent(std::string_view, const IdempotencyHash&,
+                                                         int64_t) override {
     return Not();
   }
   Result<std::vector<IdempotentCharge>> ListIdempotent(int64_t) override { return Not(); }
@@ -243,9 +244,9 @@ TEST(IdempotencyIndexTest, IsRebuiltFromStoreAndJournalAndBounded) {
   for (uint8_t i = 0; i < 5; ++i) charges.push_back({"key", {i}, TestCharge(i).id, kTestDispatchNs + i, 200});
   charges.push_back({"key", {9}, TestCharge(9).id, kTestDispatchNs - 86'400'000'000'001, 200});
   index.Add(charges, kTestDispatchNs);
+  EXPECT_EQ(index.forgotten_early(), 2u);
   index.Add(charges, kTestDispatchNs);  // the journal has those that the store has, too
   EXPECT_EQ(index.size(), 3u);
-  EXPECT_EQ(index.forgotten_early(), 2u);
   EXPECT_EQ(index.Claim("key", {4}, {}, kTestDispatchNs).state, State::kSettled);
   EXPECT_EQ(index.Claim("key", {4}, {}, kTestDispatchNs).id, TestCharge(4).id);
   EXPECT_EQ(index.Claim("key", {0}, {}, kTestDispatchNs).state, State::kNew);

@@ -16,8 +16,8 @@
 
 namespace gpulens {
 
-// (key id, hash of the idempotency key) → the request. Rebuilt at start by Add: from the store's ListIdempotent, then from
-// JournalFound::idempotent. Thread-safe. Memory: about 150 bytes an entry.
+// (key id, hash of the idempotency key) → the request. Rebuilt at start by Add: from the store's
+// ListIdempotent, then from JournalFound::idempotent. Thread-safe. Memory: about 150 bytes an entry.
 class IdempotencyIndex {
  public:
   struct Options {

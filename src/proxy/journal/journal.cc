@@ -154,8 +154,9 @@ Status Journal::LoadSegment(uint64_t first_id, uint64_t id_limit) {
         folder_.path());
   } else {
     std::string body;
-    uint64_t next = first_id;
+    uint64_t next = first_id, good_bytes = kSegmentHeaderBytes;
     while (const auto record = reader.Next()) {
+      good_bytes = record->offset + record->head.size();
       found_.damaged += record->head.id - next;
       next = record->head.id + 1;
       if (!reader.ReadBody(*record, body)) {
@@ -184,13 +185,19 @@ Status Journal::LoadSegment(uint64_t first_id, uint64_t id_limit) {
       }
     }
     segment.end_id = next;
-    if (reader.tail() == SegmentReader::Tail::kTorn) ++found_.torn;
+    if (reader.tail() == SegmentReader::Tail::kTorn) {
+      // Its number is used again, so the next start must not see it.
+      ++found_.torn;
+      const UniqueFd file(::openat(folder_.fd(), name.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+      if (file && disk_->Truncate(file.get(), good_bytes) == 0) segment.bytes = good_bytes;
+    }
     if (reader.tail() == SegmentReader::Tail::kDamaged) ++found_.damaged;
   }
   if (found_.damaged > damaged_before)
     Log(LogLevel::kError, "journal", "records_damaged",
         name + ": " + std::to_string(found_.damaged - damaged_before) +
-            " records in it or before it are damaged or missing; their requests may be unsettled. Check the disk",
+            " records in it or before it are damaged or missing; their requests may be unsettled. Check the "
+            "disk",
         name);
   // A name is not used twice.
   next_id_ = std::max(next_id_, std::max(segment.end_id, first_id + 1));

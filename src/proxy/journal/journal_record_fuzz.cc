@@ -1,4 +1,5 @@
-// Any bytes as the body of a record of the journal: what is decoded is encoded again to the same bytes, within its limits.
+// Any bytes as the body of a record of the journal: what is decoded is encoded again to the same bytes,
+// within its limits.
 #include <cstddef>
 #include <cstdint>
 #include <string>

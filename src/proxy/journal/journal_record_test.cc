@@ -46,7 +46,8 @@ TEST(JournalRecordTest, EveryMemberComesBack) {
 
 TEST(JournalRecordTest, CutOrLongerBodiesAreRefused) {
   const std::string whole = EncodeEntry(JournalKind::kBegin, TestCharge(3));
-  for (size_t size = 0; size < whole.size(); ++size) EXPECT_FALSE(DecodeEntry(whole.substr(0, size)).ok()) << size;
+  for (size_t size = 0; size < whole.size(); ++size)
+    EXPECT_FALSE(DecodeEntry(whole.substr(0, size)).ok()) << size;
   EXPECT_FALSE(DecodeEntry(whole + '\0').ok());
 }
 
@@ -83,7 +84,7 @@ TEST(JournalRecordTest, ChangedBytesAreRefusedOrMeanSomethingElse) {
     if (!entry) continue;
     ++decoded;
     const std::string again = entry->kind == JournalKind::kProgress ? EncodeEntry(entry->progress)
-                                                                     : EncodeEntry(entry->kind, entry->record);
+                                                                    : EncodeEntry(entry->kind, entry->record);
     ASSERT_EQ(again, body);
   }
   EXPECT_GT(decoded, 100);

@@ -136,8 +136,9 @@ TEST(JournalTest, ASettledRequestIsOneRowAndAnOpenOneIsUnsettledAtTheNextStart) 
 
 TEST(JournalTest, WhatACrashCostsIsConfigured) {
   using OnCrash = JournalOptions::OnCrash;
-  for (const auto& [how, charged, by] : {std::tuple{OnCrash::kReserve, TestCharge(1).reserved_pico, CountedBy::kRecovered},
-                                         std::tuple{OnCrash::kZero, int64_t{0}, CountedBy::kUnsettled}}) {
+  for (const auto& [how, charged, by] :
+       {std::tuple{OnCrash::kReserve, TestCharge(1).reserved_pico, CountedBy::kRecovered},
+        std::tuple{OnCrash::kZero, int64_t{0}, CountedBy::kUnsettled}}) {
     const TempFolder folder;
     JournalOptions options = OptionsFor(folder.path());
     options.on_crash = how;
@@ -165,7 +166,8 @@ TEST(JournalTest, ASecondBeginOrSettleIsIgnoredAndCounted) {
   EXPECT_EQ(Settle(*journal, 1), Kept::kOnDisk);
   EXPECT_EQ(Settle(*journal, 1), Kept::kIgnored);
   EXPECT_EQ(journal->stats().ignored, 3u);
-  EXPECT_EQ(KeptOf(*journal, [&](Journal::Done done) { journal->Record(TestCharge(2), std::move(done)); }), Kept::kOnDisk);
+  EXPECT_EQ(KeptOf(*journal, [&](Journal::Done done) { journal->Record(TestCharge(2), std::move(done)); }),
+            Kept::kOnDisk);
   EXPECT_EQ(RowsOf(*journal).size(), 2u);
 }
 
@@ -173,7 +175,8 @@ TEST(JournalTest, TwoProcessesDoNotWriteOneFolder) {
   const TempFolder folder;
   const auto journal = OpenJournal(OptionsFor(folder.path()));
   EXPECT_EQ(Journal::Open(OptionsFor(folder.path())).status().code, Code::kUnavailable);
-  EXPECT_THAT(Journal::Open(OptionsFor(folder.path())).status().detail, ::testing::HasSubstr(std::to_string(::getpid())));
+  EXPECT_THAT(Journal::Open(OptionsFor(folder.path())).status().detail,
+              ::testing::HasSubstr(std::to_string(::getpid())));
   const std::string file = folder.Write("file", "x");
   EXPECT_FALSE(Journal::Open(OptionsFor(file + "/journal")).ok());
 }
@@ -205,11 +208,15 @@ class FailingDisk final : public JournalDisk {
     static_cast<void>(JournalDisk::Write(file, offset, bytes.substr(0, bytes.size() / 2)));
     return write_error;
   }
-  int SyncFile(int file) override { return sync_error != 0 ? sync_error.load() : JournalDisk::SyncFile(file); }
+  int SyncFile(int file) override {
+    return sync_error != 0 ? sync_error.load() : JournalDisk::SyncFile(file);
+  }
   int Create(int folder, const char* name, UniqueFd& out) override {
     return create_error != 0 ? create_error.load() : JournalDisk::Create(folder, name, out);
   }
-  int Truncate(int file, uint64_t size) override { return truncate_error != 0 ? truncate_error.load() : JournalDisk::Truncate(file, size); }
+  int Truncate(int file, uint64_t size) override {
+    return truncate_error != 0 ? truncate_error.load() : JournalDisk::Truncate(file, size);
+  }
 
   std::atomic<int> write_error = 0, sync_error = 0, create_error = 0, truncate_error = 0;
 };
@@ -260,7 +267,8 @@ TEST_F(JournalDiskTest, FullAndRefuseNewRequestsWaitAndOpenOnesEnd) {
     EXPECT_EQ(Settle(*journal, 5), Kept::kOnDisk);
     const auto rows = RowsOf(*journal);
     ASSERT_EQ(rows.size(), 4u);
-    for (size_t i = 0; i < 4; ++i) EXPECT_EQ(rows[i].id, TestCharge(std::array<uint64_t, 4>{1, 2, 3, 5}[i]).id);
+    for (size_t i = 0; i < 4; ++i)
+      EXPECT_EQ(rows[i].id, TestCharge(std::array<uint64_t, 4>{1, 2, 3, 5}[i]).id);
   }
 }
 
@@ -404,8 +412,14 @@ SmallJournal MakeSmallJournal() {
   return {std::filesystem::path(path).filename(), *ReadFile(path)};
 }
 
+// Thousands of folders: in memory where that is possible.
+void UseMemoryFolders() {
+  if (::access("/dev/shm", W_OK) == 0) ::setenv("TMPDIR", "/dev/shm", 1);
+}
+
 // Opens a journal with these bytes; the rows by request, each once.
-std::map<RequestId, ChargeRecord> Recover(const std::string& name, const std::string& bytes, JournalFound& found) {
+std::map<RequestId, ChargeRecord> Recover(const std::string& name, const std::string& bytes,
+                                          JournalFound& found) {
   const TempFolder folder;
   folder.Write(name, bytes);
   const auto journal = OpenJournal(OptionsFor(folder.path()));
@@ -429,6 +443,7 @@ void ExpectRow(uint64_t number, const ChargeRecord& row) {
 }
 
 TEST(JournalDamageTest, AFlippedByteAnywhereCostsOneRecord) {
+  UseMemoryFolders();
   const SmallJournal whole = MakeSmallJournal();
   JournalFound found;
   ASSERT_EQ(Recover(whole.name, whole.bytes, found).size(), 5u);
@@ -458,6 +473,7 @@ TEST(JournalDamageTest, AFlippedByteAnywhereCostsOneRecord) {
 }
 
 TEST(JournalDamageTest, ATornTailAtAnyLengthCostsTheLastRecord) {
+  UseMemoryFolders();
   const SmallJournal whole = MakeSmallJournal();
   size_t rows_before = 0;
   for (size_t size = 0; size <= whole.bytes.size(); ++size) {
@@ -468,7 +484,8 @@ TEST(JournalDamageTest, ATornTailAtAnyLengthCostsTheLastRecord) {
     ASSERT_LE(rows.size(), rows_before + 1) << size;
     rows_before = rows.size();
     for (uint64_t number = 0; number < 5; ++number)
-      if (const auto row = rows.find(TestCharge(number).id); row != rows.end()) ExpectRow(number, row->second);
+      if (const auto row = rows.find(TestCharge(number).id); row != rows.end())
+        ExpectRow(number, row->second);
   }
   EXPECT_EQ(rows_before, 5u);
 }
@@ -513,7 +530,8 @@ TEST(JournalDamageTest, ARecordOfANewerProgramStopsTheStart) {
 
 // ---------------------------------------------------------------------------------------- a power cut
 
-// Knows what was synced, and makes the image that a power cut leaves: of what was not synced any part, or zeros.
+// Knows what was synced, and makes the image that a power cut leaves: of what was not synced any part, or
+// zeros.
 class PowerDisk final : public JournalDisk {
  public:
   int Create(int folder, const char* name, UniqueFd& out) override {
@@ -617,18 +635,20 @@ struct Word {
 };
 
 // Begins and settles for ever, with a fold, and reports what is confirmed. Every tenth stays open.
-[[noreturn]] void RunVictim(const std::string& folder, const std::string& database, int pipe, uint64_t first) {
+[[noreturn]] void RunVictim(const std::string& folder, const std::string& database, int pipe,
+                            uint64_t first) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   JournalOptions options = OptionsFor(folder);
   options.segment_bytes = 16'384;
   auto journal = Journal::Open(options);
   if (!journal) ::_exit(2);
-  auto fold = ChargeFold::Start(**journal, {.name = "file", .folder = folder, .batch = 20, .batch_time = std::chrono::milliseconds(1)},
-                                [&]() -> Result<std::unique_ptr<ChargeStore>> {
-                                  auto file = ChargeFile::Open({.path = database, .durable = false});
-                                  if (!file) return file.error();
-                                  return std::unique_ptr<ChargeStore>(*std::move(file));
-                                });
+  auto fold = ChargeFold::Start(
+      **journal, {.name = "file", .folder = folder, .batch = 20, .batch_time = std::chrono::milliseconds(1)},
+      [&]() -> Result<std::unique_ptr<ChargeStore>> {
+        auto file = ChargeFile::Open({.path = database, .durable = false});
+        if (!file) return file.error();
+        return std::unique_ptr<ChargeStore>(*std::move(file));
+      });
   if (!fold) ::_exit(3);
   const auto report = [pipe](char what, uint64_t number) {
     return [=](Kept kept) {
@@ -640,7 +660,8 @@ struct Word {
   for (uint64_t number = first;; ++number) {
     (*journal)->Begin(Begun(number), report('B', number));
     if (number % 3 == 1) (*journal)->Progress(ProgressOf(number));
-    if (number >= first + 8 && number % 10 != 0) (*journal)->Settle(TestCharge(number - 8), report('S', number - 8));
+    if (number >= first + 8 && number % 10 != 0)
+      (*journal)->Settle(TestCharge(number - 8), report('S', number - 8));
     if (number % 16 == 0) (*journal)->Flush();
   }
 }
@@ -682,7 +703,6 @@ TEST(JournalKillTest, KilledAtRandomPointsEveryRequestHasOneRow) {
   const auto journal = OpenJournal(options);
   ASSERT_TRUE(journal);
   EXPECT_EQ(journal->found().damaged, 0u);
-  if (journal->found().damaged) std::filesystem::copy(journal_folder, "/tmp/w/jdamaged");
   auto fold = ChargeFold::Start(*journal, {.name = "file", .folder = journal_folder},
                                 [&]() -> Result<std::unique_ptr<ChargeStore>> {
                                   auto file = ChargeFile::Open({.path = database});
@@ -723,12 +743,14 @@ TEST(JournalKillTest, KilledAtRandomPointsEveryRequestHasOneRow) {
     EXPECT_EQ(row->second.outcome, ChargeOutcome::kUnsettled);
     EXPECT_EQ(row->second.reserved_pico, TestCharge(number).reserved_pico);
     const int64_t partial = 1000 + static_cast<int64_t>(number);
-    EXPECT_TRUE(row->second.charged_pico == 0 || (number % 3 == 1 && row->second.charged_pico == partial)) << number;
+    EXPECT_TRUE(row->second.charged_pico == 0 || (number % 3 == 1 && row->second.charged_pico == partial))
+        << number;
   }
   EXPECT_GE(rows.size(), begun.size());
   EXPECT_GT(with_unsettled, kKills) << "requests were open when it was killed";
   RecordProperty("requests", static_cast<int>(begun.size()));
-  std::printf("%d kills: %zu requests begun, %zu settled, %d unsettled\n", kKills, begun.size(), settled.size(), with_unsettled);
+  std::printf("%d kills: %zu requests begun, %zu settled, %d unsettled\n", kKills, begun.size(),
+              settled.size(), with_unsettled);
 }
 
 }  // namespace
