@@ -50,13 +50,14 @@ bool IsNoText(std::string_view key) noexcept {
 
 }  // namespace
 
-LlmFraming FramingOfAnswer(const LlmRoute& route, bool stream_asked, std::string_view content_type) noexcept {
+LlmFraming FramingOfAnswer(const LlmRoute& route, bool stream_requested,
+                           std::string_view content_type) noexcept {
   const std::string_view type = Trim(content_type.substr(0, content_type.find(';')));
   if (EqualsIgnoringCase(type, "text/event-stream")) return LlmFraming::kSse;
   if (EqualsIgnoringCase(type, "application/x-ndjson") || EqualsIgnoringCase(type, "application/jsonl") ||
       EqualsIgnoringCase(type, "application/stream+json"))
     return LlmFraming::kLines;
-  if (!stream_asked) return LlmFraming::kWhole;
+  if (!stream_requested) return LlmFraming::kWhole;
   if (route.shape == LlmShape::kGemini) return LlmFraming::kArray;
   if (!type.empty()) return LlmFraming::kWhole;
   return route.shape == LlmShape::kOllama ? LlmFraming::kLines : LlmFraming::kSse;
@@ -110,10 +111,10 @@ LlmAnswerStep LlmAnswerReader::Step() {
   answer_.gave_up = splitter_.gave_up() || digest_.gave_up();
   LlmAnswerStep step;
   step.pass = pass_;
-  step.first_token = first_token_ && !told_first_token_;
-  told_first_token_ = first_token_;
-  step.settle = settle_ && !told_settle_;
-  told_settle_ = settle_;
+  step.first_token = first_token_ && !reported_first_token_;
+  reported_first_token_ = first_token_;
+  step.settle = settle_ && !reported_settle_;
+  reported_settle_ = settle_;
   return step;
 }
 
@@ -488,7 +489,7 @@ void LlmAnswerReader::Commit() {
   answer_.listed_tokens += event_.listed_tokens;
   if (!event_.usage_is_object || !new_fields_.any()) return;
   std::swap(fields_, new_fields_);
-  const LlmUsage usage = fields_.Usage(options_.reasoning_beside);
+  const LlmUsage usage = fields_.Usage(options_.reasoning_besides);
   if (let_go_ && answer_.usage != usage) answer_.usage_late = true;
   answer_.usage = usage;
   if (!fields_.tier().empty()) answer_.tier = fields_.tier();

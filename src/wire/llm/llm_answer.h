@@ -1,5 +1,5 @@
 // Reads what an LLM API answers while its bytes pass: what was used, by which model, and where it ends. Bytes
-// stay as they are, but what the proxy asked for itself is taken out again.
+// stay as they are, but what the proxy itself has requested is taken out again.
 #pragma once
 
 #include <cstddef>
@@ -22,17 +22,18 @@ namespace gpulens {
 enum class LlmFraming : uint8_t { kWhole, kSse, kLines, kArray };
 // From its Content-Type, since servers answer a request for a stream with a whole answer, too (errors do). A
 // JSON answer to a request for a stream of Gemini is an array.
-LlmFraming FramingOfAnswer(const LlmRoute& route, bool stream_asked, std::string_view content_type) noexcept;
+LlmFraming FramingOfAnswer(const LlmRoute& route, bool stream_requested,
+                           std::string_view content_type) noexcept;
 
 struct LlmAnswerOptions {
   LlmShape shape = LlmShape::kChat;
   LlmFraming framing = LlmFraming::kWhole;
-  // The proxy asked for the usage in the stream of an answer (InjectUsage), the client did not: an event that
+  // The proxy requested the usage in the stream of an answer (InjectUsage), the client did not: an event that
   // has nothing but it is left out, and its member is cut out of others.
   bool strip_usage = false;
-  // The server counts reasoning beside the output under OpenAI's name: xAI. Matters where it sends no total.
-  bool reasoning_beside = false;
-  int64_t choices = 1;  // that the request asked for
+  // The server counts reasoning besides the output under OpenAI's name: xAI. Matters where it sends no total.
+  bool reasoning_besides = false;
+  int64_t choices = 1;  // of the request
   size_t max_event_bytes = EventSplitter::kMaxBytes;
 };
 
@@ -91,7 +92,7 @@ class LlmAnswerReader {
     size_t begin = 0, end = 0;
     bool operator==(const Cut&) const = default;
   };
-  // What one event says. Its texts keep their room between events.
+  // The members of one event. Its texts keep their room between events.
   struct Event {
     std::string id, model, tier, status, type, error_type;
     std::vector<std::string> finish_reasons;
@@ -135,8 +136,8 @@ class LlmAnswerReader {
   std::string held_, released_;
   uint64_t stripped_ = 0;
   int64_t choices_finished_ = 0;
-  bool holding_ = false, let_go_ = false, settle_ = false, told_settle_ = false;
-  bool first_token_ = false, told_first_token_ = false, dropped_before_ = false;
+  bool holding_ = false, let_go_ = false, settle_ = false, reported_settle_ = false;
+  bool first_token_ = false, reported_first_token_ = false, dropped_before_ = false;
 };
 
 }  // namespace gpulens

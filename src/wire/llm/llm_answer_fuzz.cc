@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.shape = static_cast<LlmShape>(data[0] % 8);
   options.framing = static_cast<LlmFraming>(data[0] / 8 % 4);
   options.strip_usage = data[0] & 32;
-  options.reasoning_beside = data[0] & 64;
+  options.reasoning_besides = data[0] & 64;
   options.max_event_bytes = data[0] & 128 ? 1 << 20 : 512;
   options.choices = data[1] / 64 + 1;
   const std::string_view body(reinterpret_cast<const char*>(data) + 2, size - 2);

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -67,13 +70,13 @@ std::string With(std::string_view event, std::string_view member) {
   return std::string(event.substr(0, event.size() - 1)) + std::string(member) + "}";
 }
 
-// S1: the bytes are those of the same upstream that was not asked for its usage.
+// S1: the bytes are those of the same upstream of which no usage was requested.
 TEST(LlmAnswer, WhatWasInjectedIsTakenOutAgain) {
   const std::string plain = ":ping\n\n" + Sse({kRole, kHello, kStop, "[DONE]"});
-  const std::string asked =
+  const std::string with_usage =
       ":ping\n\n" + Sse({With(kRole, R"(,"usage":null)"), With(kHello, R"(,"usage":null)"),
                          With(kStop, R"(,"usage":null)"), kUsage, "[DONE]"});
-  const ReadAnswer read = ReadAllWays(Streamed(LlmShape::kChat, LlmFraming::kSse, true), asked);
+  const ReadAnswer read = ReadAllWays(Streamed(LlmShape::kChat, LlmFraming::kSse, true), with_usage);
   EXPECT_EQ(read.out, plain);
   EXPECT_EQ(Units(read, kInput), 1000);
   EXPECT_EQ(Units(read, kOutput), 50);
@@ -120,8 +123,63 @@ TEST(LlmAnswer, AnEventThatIsLeftOutTakesAllItsBytes) {
   }
 }
 
-// S2: asked for by the client, nothing is changed.
-TEST(LlmAnswer, WhatTheClientAskedForStays) {
+// Streams of random events, in random styles: what was put in is taken out, and nothing else.
+TEST(LlmAnswer, RandomStreamsComeOutAsThePlainOnes) {
+  std::mt19937 random(20261127);
+  const auto below = [&](size_t n) { return static_cast<size_t>(random() % n); };
+  for (int round = 0; round < 400; ++round) {
+    const std::string_view end = std::array<std::string_view, 3>{"\n", "\r\n", "\r"}[below(3)];
+    const std::string_view comma = below(2) ? ", " : ",", colon = below(2) ? ": " : ":";
+    std::string plain, with_usage;
+    const auto add = [&](std::string& out, std::string_view data) {
+      out.append("data: ").append(data).append(end).append(end);
+    };
+    for (size_t events = below(6); events > 0; --events) {
+      std::vector<std::string> members = {R"("choices")" + std::string(colon) +
+                                          R"([{"delta":{"content":"\"usage\": null,\u00e9"}}])"};
+      if (below(2)) members.push_back(R"("id":"c\\")");
+      if (below(2)) members.push_back(R"("usage_x":{"usage":null, "a":[1.0e5,{}]})");
+      if (below(2)) members.push_back(R"("model":"m")");
+      std::shuffle(members.begin(), members.end(), random);
+      const auto join = [&] {
+        std::string out = "{";
+        for (const std::string& member : members) out.append(out.size() > 1 ? comma : "").append(member);
+        return out + "}";
+      };
+      add(plain, join());
+      const std::string_view value = below(2) ? "null" : R"({"prompt_tokens":3,"completion_tokens":1})";
+      if (below(4))
+        members.insert(members.begin() + static_cast<std::ptrdiff_t>(below(members.size() + 1)),
+                       "\"usage\"" + std::string(colon) + std::string(value));
+      add(with_usage, join());
+      if (below(4) == 0) {
+        plain.append(": ping").append(end).append(end);
+        with_usage.append(": ping").append(end).append(end);
+      }
+    }
+    add(with_usage, R"({"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5}})");
+    if (below(2)) {
+      add(plain, "[DONE]");
+      add(with_usage, "[DONE]");
+    }
+    for (const size_t piece : {size_t{1}, 1 + below(50), with_usage.size()}) {
+      const ReadAnswer read =
+          ReadInPieces(Streamed(LlmShape::kChat, LlmFraming::kSse, true), with_usage, piece);
+      ASSERT_EQ(read.out, plain) << round;
+      ASSERT_EQ(Units(read, kOutput), 5);
+    }
+  }
+}
+
+TEST(LlmAnswer, TheLfAfterAnEventThatIsLeftOutGoesWithIt) {
+  const std::string hello = "data: " + std::string(kHello) + "\r\r\n", done = "data: [DONE]\r\r\n";
+  const ReadAnswer read = ReadAllWays(Streamed(LlmShape::kChat, LlmFraming::kSse, true),
+                                      hello + "data: " + std::string(kUsage) + "\r\r\n" + done);
+  EXPECT_EQ(read.out, hello + done);
+}
+
+// S2: requested by the client, nothing is changed.
+TEST(LlmAnswer, WhatTheClientRequestedStays) {
   const std::string body =
       Sse({With(kHello, R"(,"usage":null)"), With(kStop, R"(,"usage":null)"), kUsage, "[DONE]"});
   const ReadAnswer read = ReadAllWays(Streamed(LlmShape::kChat), body);

@@ -56,7 +56,7 @@ TokenEstimate TokenCalibration::Tokens(std::string_view key, int64_t bytes) cons
   const double tokens = std::min(std::ceil(static_cast<double>(bytes) * ratio - 1e-9), 9e15);
   estimate.learnt = true;
   estimate.tokens = std::max<int64_t>(static_cast<int64_t>(tokens), 1);
-  // The variance of the estimator of a ratio of sums: residuals of tokens from what the ratio says.
+  // The variance of the estimator of a ratio of sums: residuals of tokens from the ratio.
   const auto n = static_cast<double>(sums->answers);
   const double residuals =
       std::max(sums->tokens2 - 2 * ratio * sums->both + ratio * ratio * sums->bytes2, 0.0) / (n - 1);

@@ -63,7 +63,7 @@ class RequestReader {
     request_.text_bytes = static_cast<int64_t>(body_.size()) - request_.media_bytes;
     switch (route_.stream) {
       case LlmStream::kNever: request_.stream = false; break;
-      case LlmStream::kWhenAsked: break;
+      case LlmStream::kWhenRequested: break;
       case LlmStream::kUnlessRefused: request_.stream = !stream_given_ || request_.stream; break;
       case LlmStream::kAlways: request_.stream = true; break;
     }
@@ -183,7 +183,7 @@ class RequestReader {
       span.begin = json_.at();
       json_.Skip();
       span.end = json_.at();
-      if (usage) request_.usage_asked = kind == JsonScanner::kTrue;
+      if (usage) request_.usage_requested = kind == JsonScanner::kTrue;
     });
     request_.stream_options = {begin, json_.at()};
     request_.stream_options_end = json_.at() - 1;
@@ -322,7 +322,7 @@ Result<LlmRequest> ReadLlmRequest(std::string_view body, const LlmRoute& route) 
 
 std::vector<LlmEdit> InjectUsage(const LlmRequest& request, const LlmRoute& route, bool continuous) {
   std::vector<LlmEdit> edits;
-  if (route.shape != LlmShape::kChat || !request.stream || request.usage_asked) return edits;
+  if (route.shape != LlmShape::kChat || !request.stream || request.usage_requested) return edits;
   const auto member = [](bool comma, std::string_view text) {
     return std::string(comma ? "," : "").append(text);
   };

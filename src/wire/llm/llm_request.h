@@ -27,9 +27,9 @@ struct ByteSpan {
 struct LlmRequest {
   std::string model;                  // empty: not in the body
   ByteSpan model_value;               // with its quotes
-  bool stream = false;                // what the body and the route say together
-  bool usage_asked = false;           // stream_options.include_usage is true
-  std::string service_tier;           // as asked, or empty
+  bool stream = false;                // by the body and the route together
+  bool usage_requested = false;       // stream_options.include_usage is true
+  std::string service_tier;           // as requested, or empty
   std::string user;                   // a person's: hash it before it goes anywhere
   int64_t choices = 1;                // n, or Gemini's candidateCount, or best_of where it is more
   std::optional<int64_t> max_output;  // of each choice, in tokens
@@ -78,7 +78,7 @@ struct LlmEdit {
 };
 
 // Makes the server send usage in the stream, and with `continuous` (vLLM) in each of its events. None where
-// the client asked itself, where nothing is streamed, and for routes that have no such member. Answers are
+// the client requested it, where nothing is streamed, and for routes that have no such member. Answers are
 // read with strip_usage exactly where there is an edit.
 std::vector<LlmEdit> InjectUsage(const LlmRequest& request, const LlmRoute& route, bool continuous = false);
 // Names another model. Only where the body names one.

@@ -53,7 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   CHECK(after->stream == request->stream && after->max_output == request->max_output &&
         after->choices == request->choices);
-  CHECK(after->usage_asked == (request->usage_asked || injected));
+  CHECK(after->usage_requested == (request->usage_requested || injected));
   CHECK(after->model == (request->model_value.empty() ? "" : "other"));
   CHECK(InjectUsage(*after, route).empty());
   return 0;

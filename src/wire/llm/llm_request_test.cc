@@ -28,7 +28,7 @@ std::string Injected(std::string_view body, bool continuous = false) {
   const std::string out = Edited(body, InjectUsage(request, Chat(), continuous));
   EXPECT_EQ(out.size(), EditedSize(body, InjectUsage(request, Chat(), continuous)));
   if (out != body) {
-    EXPECT_TRUE(Read(out).usage_asked) << out;
+    EXPECT_TRUE(Read(out).usage_requested) << out;
     EXPECT_TRUE(InjectUsage(Read(out), Chat()).empty());
   }
   return out;
@@ -43,7 +43,7 @@ TEST(LlmRequest, MembersAtDepthOne) {
   EXPECT_EQ(body.substr(request.model_value.begin, request.model_value.end - request.model_value.begin),
             R"("gpt\u002d5.6")");
   EXPECT_TRUE(request.stream);
-  EXPECT_FALSE(request.usage_asked);
+  EXPECT_FALSE(request.usage_requested);
   EXPECT_EQ(request.choices, 3);
   EXPECT_EQ(request.max_output, 20);
   EXPECT_EQ(request.service_tier, "priority");
@@ -114,7 +114,7 @@ TEST(LlmRequest, WhatIsNoJsonIsRefused) {
   EXPECT_EQ(Refusal("{\"" + std::string(300, 'a') + "\":1}"), "a member of the body has too long a name");
 }
 
-TEST(LlmRequest, UsageIsAskedForWithFewBytes) {
+TEST(LlmRequest, UsageIsRequestedWithFewBytes) {
   EXPECT_EQ(Injected(R"({"model":"m","stream":true})"),
             R"({"model":"m","stream":true,"stream_options":{"include_usage":true}})");
   EXPECT_EQ(Injected("{\"stream\":true, \"x\":1.0e5\n}\n"),
@@ -133,7 +133,7 @@ TEST(LlmRequest, UsageIsAskedForWithFewBytes) {
             R"({"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}})");
   EXPECT_EQ(Injected(R"({"stream":true,"stream_options":{"continuous_usage_stats":false}})", true),
             R"({"stream":true,"stream_options":{"continuous_usage_stats":true,"include_usage":true}})");
-  // The client asked, or there is no stream: nothing changes.
+  // The client requested it, or there is no stream: nothing changes.
   for (const std::string_view body :
        {R"({"stream":true,"stream_options":{"include_usage":true}})", R"({"stream":false})", "{}"})
     EXPECT_EQ(Injected(body), body);

@@ -23,7 +23,7 @@ constexpr LlmRoute kRoutes[] = {
 
 constexpr std::string_view kModel = "{model}", kRest = "{*}";
 
-// Whether `path` has the form of `pattern`; `model` is what {model} stands for.
+// Whether `path` has the form of `pattern`; `model` is the part in place of {model}.
 bool Fits(std::string_view pattern, std::string_view path, std::string_view& model) noexcept {
   while (!pattern.empty()) {
     const size_t brace = pattern.find('{');
@@ -137,7 +137,7 @@ LlmRouteMatch FindLlmRoute(std::string_view method, std::string_view path) noexc
   return {&kRoutes[std::size(kRoutes) - 1], {}};
 }
 
-bool AsksForSse(std::string_view query) noexcept {
+bool RequestsSse(std::string_view query) noexcept {
   while (!query.empty()) {
     if (TakeUntil(query, '&') == "alt=sse") return true;
   }

@@ -26,7 +26,7 @@ enum class LlmOperation : uint8_t {
   kOther
 };
 enum class LlmAccess : uint8_t {
-  kMetered,    // charged by what the answer says
+  kMetered,    // charged by the usage in the answer
   kFree,       // limited in rate, not charged
   kUnmetered,  // known to cost money, which is not counted yet: not for keys with a budget
   kUnknown     // no route: not for keys with a budget
@@ -44,7 +44,7 @@ enum class LlmShape : uint8_t {
 };
 enum class LlmStream : uint8_t {
   kNever,
-  kWhenAsked,      // "stream": true in the body
+  kWhenRequested,  // "stream": true in the body
   kUnlessRefused,  // but for "stream": false
   kAlways
 };
@@ -84,7 +84,7 @@ struct LlmRouteMatch {
 // none.
 LlmRouteMatch FindLlmRoute(std::string_view method, std::string_view path) noexcept;
 
-// Whether a query asks Gemini for server-sent events ("alt=sse").
-bool AsksForSse(std::string_view query) noexcept;
+// Whether a query requests of Gemini for server-sent events ("alt=sse").
+bool RequestsSse(std::string_view query) noexcept;
 
 }  // namespace gpulens

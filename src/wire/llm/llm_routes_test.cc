@@ -95,8 +95,8 @@ TEST(LlmRoutes, EachPathHasItsRoute) {
     EXPECT_EQ(match.route->access, expected.access) << where;
     EXPECT_EQ(match.model, expected.model) << where;
   }
-  EXPECT_TRUE(AsksForSse("key=1&alt=sse"));
-  EXPECT_FALSE(AsksForSse("alt=ssex&xalt=sse"));
+  EXPECT_TRUE(RequestsSse("key=1&alt=sse"));
+  EXPECT_FALSE(RequestsSse("alt=ssex&xalt=sse"));
 }
 
 // Every error is JSON in every dialect, whatever its message.

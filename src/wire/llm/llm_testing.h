@@ -18,8 +18,8 @@ struct ReadAnswer {
   uint64_t stripped = 0;
 };
 
-// Feeds `body` in pieces of `piece` bytes, each in a buffer of its own, and releases what is held when told
-// to settle.
+// Feeds `body` in pieces of `piece` bytes, each in a buffer of its own, and releases what is held at the
+// step that settles.
 inline ReadAnswer ReadInPieces(const LlmAnswerOptions& options, std::string_view body, size_t piece) {
   LlmAnswerReader reader(options);
   ReadAnswer read;

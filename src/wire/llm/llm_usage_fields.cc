@@ -62,24 +62,24 @@ class Whole {
   bool& inconsistent_;
 };
 
-// A part that may be inside its whole or beside it.
+// A part that may be inside its whole or besides it.
 struct MovablePart {
   int64_t units;
-  bool beside;
+  bool besides;
 };
 
-// Moves parts so that what is beside adds up to `beside`: as few as possible change sides. False, and nothing
-// moves, when no choice does.
-bool FitToTotal(std::array<MovablePart, 3>& parts, int64_t beside) noexcept {
+// Moves parts so that what is besides adds up to `besides`: as few as possible change sides. False, and
+// nothing moves, when no choice does.
+bool FitToTotal(std::array<MovablePart, 3>& parts, int64_t besides) noexcept {
   unsigned first = 0;
-  for (size_t i = 0; i < parts.size(); ++i) first |= unsigned{parts[i].beside} << i;
+  for (size_t i = 0; i < parts.size(); ++i) first |= unsigned{parts[i].besides} << i;
   for (unsigned change : {0u, 1u, 2u, 4u, 3u, 5u, 6u, 7u}) {
     int64_t sum = 0;
     for (size_t i = 0; i < parts.size(); ++i) {
       if ((first ^ change) >> i & 1) sum += parts[i].units;
     }
-    if (sum != beside) continue;
-    for (size_t i = 0; i < parts.size(); ++i) parts[i].beside = (first ^ change) >> i & 1;
+    if (sum != besides) continue;
+    for (size_t i = 0; i < parts.size(); ++i) parts[i].besides = (first ^ change) >> i & 1;
     return true;
   }
   return false;
@@ -220,7 +220,7 @@ void LlmUsageFields::ReadIterations(JsonScanner& json) {
   });
 }
 
-LlmUsage LlmUsageFields::Usage(bool reasoning_beside) const {
+LlmUsage LlmUsageFields::Usage(bool reasoning_besides) const {
   LlmUsage usage;
   usage.inconsistent = bad_ != 0;
   usage[LlmClass::kWebSearches] = Of(kWebSearches);
@@ -248,12 +248,12 @@ LlmUsage LlmUsageFields::Usage(bool reasoning_beside) const {
   usage.output_known = Has(kOut);
 
   const bool cached_inside = Has(kCached) || Has(kCachedHit), written_inside = Has(kWritten);
-  const int64_t cached = Has(kCached) ? Of(kCached) : cached_inside ? Of(kCachedHit) : Of(kReadBeside);
+  const int64_t cached = Has(kCached) ? Of(kCached) : cached_inside ? Of(kCachedHit) : Of(kReadBesides);
   const int64_t split = Of(kWritten5m) + Of(kWritten1h);
   // The parts alone, or what they add up to.
-  const int64_t written = written_inside ? Of(kWritten) : Has(kWrittenBeside) ? Of(kWrittenBeside) : split;
+  const int64_t written = written_inside ? Of(kWritten) : Has(kWrittenBesides) ? Of(kWrittenBesides) : split;
   // Without a count of the input, input that was read and written is all that is known of it.
-  if (!usage.input_known && (Has(kReadBeside) || Has(kWrittenBeside)) && !Has(kTotal))
+  if (!usage.input_known && (Has(kReadBesides) || Has(kWrittenBesides)) && !Has(kTotal))
     usage.input_known = true;
   if (Has(kTotal) && (!usage.input_known || !usage.output_known)) {
     const int64_t total = Of(kTotal);
@@ -264,22 +264,22 @@ LlmUsage LlmUsageFields::Usage(bool reasoning_beside) const {
       if (total < out) usage.inconsistent = true;
     }
   }
-  const bool reasoning_named_beside = Has(kThoughts);
+  const bool reasoning_named_besides = Has(kThoughts);
   std::array<MovablePart, 3> parts{
       MovablePart{cached + written, !cached_inside && !written_inside && !prompt_named},
       MovablePart{Of(kInTool), true},
-      MovablePart{reasoning_named_beside ? Of(kThoughts) : Of(kReasoning),
-                  reasoning_named_beside || reasoning_beside},
+      MovablePart{reasoning_named_besides ? Of(kThoughts) : Of(kReasoning),
+                  reasoning_named_besides || reasoning_besides},
   };
   if (Has(kTotal) && usage.input_known && usage.output_known && !FitToTotal(parts, Of(kTotal) - in - out))
     usage.inconsistent = true;
   // Output that is nothing but reasoning: Gemini leaves out the count of candidates then.
-  if (!usage.output_known && reasoning_named_beside) {
+  if (!usage.output_known && reasoning_named_besides) {
     usage.output_known = true;
     if (Has(kTotal) && prompt_named && !FitToTotal(parts, Of(kTotal) - in)) usage.inconsistent = true;
   }
 
-  in += (parts[0].beside ? parts[0].units : 0) + (parts[1].beside ? parts[1].units : 0);
+  in += (parts[0].besides ? parts[0].units : 0) + (parts[1].besides ? parts[1].units : 0);
   Whole input(in, usage.inconsistent);
   const int64_t read = input.Take(cached);
   const int64_t written_taken = input.Take(written);
@@ -292,7 +292,7 @@ LlmUsage LlmUsageFields::Usage(bool reasoning_beside) const {
   Whole write(written_taken, usage.inconsistent);
   usage[LlmClass::kInputWriteLong] = write.Take(Of(kWritten1h));
   usage[LlmClass::kInputWrite5m] = write.left();
-  if (split > written && Has(kWrittenBeside)) usage.inconsistent = true;
+  if (split > written && Has(kWrittenBesides)) usage.inconsistent = true;
   const auto fresh = [&](Field all, Field in_cache) {
     if (Of(all) > in) usage.inconsistent = true;
     return input.Take(std::min(std::max<int64_t>(Of(all) - Of(in_cache), 0), in));
@@ -302,7 +302,7 @@ LlmUsage LlmUsageFields::Usage(bool reasoning_beside) const {
   usage[LlmClass::kInputVideo] = fresh(kInVideo, kCachedVideo);
   usage[LlmClass::kInput] = input.left();
 
-  out += parts[2].beside ? parts[2].units : 0;
+  out += parts[2].besides ? parts[2].units : 0;
   Whole output(out, usage.inconsistent);
   usage[LlmClass::kOutputReasoning] = output.Take(parts[2].units);
   usage[LlmClass::kOutputAudio] = output.Take(Of(kOutAudio));

@@ -1,4 +1,5 @@
-// The usage objects of LLM APIs: members as they were sent, and what they say in classes that do not overlap.
+// The usage objects of LLM APIs: members as they were sent, and what they mean in classes that do not
+// overlap.
 #pragma once
 
 #include <array>
@@ -23,15 +24,15 @@ struct LlmIteration {
 class LlmUsageFields {
  public:
   enum Field : uint8_t {
-    kInPrompt,   // what includes the cached part, unless a total says otherwise
-    kInInput,    // the same; but where parts have Anthropic's names, they are beside it
-    kInTool,     // beside it
+    kInPrompt,   // what includes the cached part, unless a total contradicts
+    kInInput,    // the same; but where parts have Anthropic's names, they are besides it
+    kInTool,     // besides it
     kCached,     // inside
     kCachedHit,  // the same under another name
-    kReadBeside,
+    kReadBesides,
     kWritten,  // inside
-    kWrittenBeside,
-    kWritten5m,  // parts of kWrittenBeside
+    kWrittenBesides,
+    kWritten5m,  // parts of kWrittenBesides
     kWritten1h,
     kInAudio,
     kInImage,
@@ -41,7 +42,7 @@ class LlmUsageFields {
     kCachedVideo,
     kOut,
     kReasoning,  // inside
-    kThoughts,   // beside
+    kThoughts,   // besides
     kOutAudio,
     kOutImage,
     kTotal,
@@ -65,10 +66,10 @@ class LlmUsageFields {
 
   // Whether a count was sent, also a bad one.
   bool any() const noexcept { return present_ != 0 || bad_ != 0; }
-  // In classes. Where a total was sent, it decides whether a part is inside its whole or beside it; else the
-  // name does, and `reasoning_beside` of servers that count reasoning beside the output under the name of
+  // In classes. Where a total was sent, it decides whether a part is inside its whole or besides it; else the
+  // name does, and `reasoning_besides` of servers that count reasoning besides the output under the name of
   // OpenAI (xAI). Of an answer of several iterations: their sum.
-  LlmUsage Usage(bool reasoning_beside = false) const;
+  LlmUsage Usage(bool reasoning_besides = false) const;
   // Parts of the answer; empty unless the provider sent them. Their usage adds up to Usage() but for
   // searches.
   const std::vector<LlmIteration>& iterations() const noexcept { return iterations_; }

@@ -7,12 +7,12 @@
 namespace gpulens {
 namespace {
 
-LlmUsage UsageOf(std::string_view object, bool reasoning_beside = false) {
+LlmUsage UsageOf(std::string_view object, bool reasoning_besides = false) {
   LlmUsageFields fields;
   JsonScanner json(object);
   fields.Read(json);
   EXPECT_TRUE(json.Finish()) << object;
-  return fields.Usage(reasoning_beside);
+  return fields.Usage(reasoning_besides);
 }
 
 struct ClassUnits {
@@ -86,8 +86,8 @@ TEST(LlmUsageFields, GoldenChargesV1ToV7) {
   EXPECT_USAGE(R"({"api_version":{"version":"2"},"billed_units":{"search_units":3.0}})", rerank);
 }
 
-TEST(LlmUsageFields, TheTotalDecidesWhatIsInsideAndWhatIsBeside) {
-  // xAI counts reasoning beside the completion under OpenAI's name.
+TEST(LlmUsageFields, TheTotalDecidesWhatIsInsideAndWhatIsBesides) {
+  // xAI counts reasoning besides the completion under OpenAI's name.
   EXPECT_USAGE(
       R"({"prompt_tokens":10,"completion_tokens":5,"total_tokens":115,"completion_tokens_details":{"reasoning_tokens":100}})",
       Known({{kInput, 10}, {kOutput, 5}, {kOutputReasoning, 100}}));
@@ -95,11 +95,11 @@ TEST(LlmUsageFields, TheTotalDecidesWhatIsInsideAndWhatIsBeside) {
   EXPECT_USAGE(
       R"({"promptTokenCount":10,"candidatesTokenCount":50,"thoughtsTokenCount":40,"totalTokenCount":60})",
       Known({{kInput, 10}, {kOutput, 10}, {kOutputReasoning, 40}}));
-  // Tools' prompts beside, thoughts inside.
+  // Tools' prompts besides, thoughts inside.
   EXPECT_USAGE(
       R"({"promptTokenCount":10,"toolUsePromptTokenCount":7,"candidatesTokenCount":50,"thoughtsTokenCount":40,"totalTokenCount":67})",
       Known({{kInput, 10}, {kInputTool, 7}, {kOutput, 10}, {kOutputReasoning, 40}}));
-  // A server that has cached tokens beside the prompt.
+  // A server that has cached tokens besides the prompt.
   EXPECT_USAGE(
       R"({"prompt_tokens":10,"completion_tokens":5,"total_tokens":105,"prompt_tokens_details":{"cached_tokens":90}})",
       Known({{kInput, 10}, {kInputCached, 90}, {kOutput, 5}}));
