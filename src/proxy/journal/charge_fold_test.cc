@@ -20,7 +20,7 @@ namespace {
 
 using testing::TempFolder;
 
-// A store in memory, which fails when it is told to. Outlives its connections.
+// A store in memory, whose failures a test sets. Outlives its connections.
 struct FakeStore {
   std::mutex mutex;
   std::map<RequestId, ChargeRecord> rows;

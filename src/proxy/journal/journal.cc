@@ -647,7 +647,7 @@ void Journal::RetryDisk() {
   if (!bodies.empty()) {
     count = WriteBodies(bodies, error);
   } else if (!file_) {
-    // The failure was of a record that nobody waits for any more: is there room for one?
+    // The failed record has no owner any more: is there room for one?
     error = Rotate();
     if (error == 0) {
       const std::string probe(4096, '\0');

@@ -95,7 +95,7 @@ struct JournalFound {
   int64_t recovered_pico = 0;        // what they were charged
   uint64_t damaged = 0;              // records whose bytes changed, or that are missing between others
   uint64_t damaged_files = 0;        // segments without a readable head
-  uint64_t torn = 0;                 // segments whose last record was cut off; it was confirmed to nobody
+  uint64_t torn = 0;                 // segments whose last record was cut off; it was never confirmed
   std::vector<IdempotentCharge> idempotent;  // settled ones in the journal, unsettled ones included
 };
 

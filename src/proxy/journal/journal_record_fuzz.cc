@@ -23,6 +23,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CHECK(head->id == entry->record.id);
   CHECK(EncodeEntry(entry->kind, entry->record) == body);
   CHECK(entry->record.attempts.size() <= kMostAttempts && entry->record.budgets.size() <= kMostBudgets);
-  CHECK(entry->record.model_asked.size() <= kMostChargeText);
+  CHECK(entry->record.model_requested.size() <= kMostChargeText);
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -225,7 +226,7 @@ template <class Holds>
 bool Eventually(Holds holds) {
   for (int i = 0; i < 4000; ++i) {
     if (holds()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ::poll(nullptr, 0, 2);
   }
   return false;
 }
@@ -688,7 +689,7 @@ TEST(JournalKillTest, KilledAtRandomPointsEveryRequestHasOneRow) {
     };
     Word word;
     while (words > 0 && ::read(reader.get(), &word, sizeof word) == sizeof word) take(word), --words;
-    if (random() % 2 == 0) ::usleep(static_cast<useconds_t>(random() % 3000));
+    if (random() % 2 == 0) ::poll(nullptr, 0, static_cast<int>(random() % 4));
     ::kill(child, SIGKILL);
     while (::read(reader.get(), &word, sizeof word) == sizeof word) take(word);
     int status = 0;

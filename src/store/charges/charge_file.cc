@@ -27,7 +27,7 @@ constexpr const char* kChargeSteps[] = {
     "settled_unix_ns INTEGER NOT NULL, duration_ns INTEGER NOT NULL, ttft_ns INTEGER, "
     "itl_sum_ns INTEGER NOT NULL, itl_count INTEGER NOT NULL, key_id TEXT NOT NULL, "
     "tenant TEXT NOT NULL, budgets TEXT NOT NULL, profile TEXT NOT NULL, "
-    "region TEXT NOT NULL, provider TEXT NOT NULL, model_asked TEXT NOT NULL, "
+    "region TEXT NOT NULL, provider TEXT NOT NULL, model_requested TEXT NOT NULL, "
     "model_answered TEXT NOT NULL, dialect TEXT NOT NULL, operation TEXT NOT NULL, "
     "tier TEXT NOT NULL, status INTEGER NOT NULL, outcome TEXT NOT NULL, "
     "counted_by TEXT NOT NULL, units_input INTEGER NOT NULL, "
@@ -67,7 +67,7 @@ std::string InsertSql() {
   return sql + ")";
 }
 
-// With a prefix that says which file.
+// With the path in front.
 Status OfFile(const std::string& path, Status status) {
   if (!status && status.detail.find(path) == std::string::npos) status.detail = path + ": " + status.detail;
   return status;

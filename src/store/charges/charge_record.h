@@ -79,7 +79,7 @@ struct ChargeRecord {
   std::string key, tenant;
   std::vector<std::string> budgets;
   std::string profile, region, provider;
-  std::string model_asked, model_answered;
+  std::string model_requested, model_answered;
   std::string dialect, operation, tier;
   int64_t status = 0;  // of HTTP, as the client got it; 0: none
   ChargeOutcome outcome = ChargeOutcome::kComplete;
@@ -123,7 +123,7 @@ void ForEachChargeField(Record& record, Visit&& visit) {
   visit("profile", record.profile);
   visit("region", record.region);
   visit("provider", record.provider);
-  visit("model_asked", record.model_asked);
+  visit("model_requested", record.model_requested);
   visit("model_answered", record.model_answered);
   visit("dialect", record.dialect);
   visit("operation", record.operation);

@@ -51,7 +51,7 @@ std::string ColumnOf(ChargeDimension dimension, Engine engine) {
   switch (dimension) {
     case ChargeDimension::kKey: return "key_id";
     case ChargeDimension::kModel:
-      return "(CASE WHEN model_answered<>'' THEN model_answered ELSE model_asked END)";
+      return "(CASE WHEN model_answered<>'' THEN model_answered ELSE model_requested END)";
     case ChargeDimension::kDay: return Divided("settled_unix_ns", kDayNs, engine);
     default: return std::string(Name(dimension));
   }
@@ -157,7 +157,7 @@ Result<std::string> SumSql(const ChargeQuery& query, std::string_view table, Eng
 Result<std::vector<ChargeSumRow>> FinishSums(std::vector<ChargeSumRow> rows, const ChargeQuery& query) {
   if (rows.size() > ChargeStore::kMostRows)
     return Status{Code::kExhausted, "more than " + std::to_string(ChargeStore::kMostRows) +
-                                        " rows: ask for a shorter time, or group by less"};
+                                        " rows: use a shorter time, or group by less"};
   if (rows.empty() && query.by.empty()) rows.emplace_back();
   std::ranges::sort(rows, {}, &ChargeSumRow::key);
   return rows;

@@ -21,7 +21,7 @@ enum class ChargeDimension : uint8_t {
   kTenant,
   kKey,
   kProvider,
-  kModel,  // that answered; the one that was asked for where that is unknown
+  kModel,  // that answered; the requested one where that is unknown
   kTier,
   kProfile,
   kRegion,

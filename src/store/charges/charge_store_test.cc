@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <pwd.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -62,9 +63,9 @@ class PostgresServer {
   }
 
   PostgresServer() {
-    const passwd* nobody = ::geteuid() == 0 ? ::getpwnam("nobody") : nullptr;
-    if (nobody != nullptr) {
-      user_ = nobody->pw_uid, group_ = nobody->pw_gid;
+    const passwd* user = ::geteuid() == 0 ? ::getpwnam("nobody") : nullptr;
+    if (user != nullptr) {
+      user_ = user->pw_uid, group_ = user->pw_gid;
       EXPECT_EQ(::chown(folder_.path().c_str(), user_, group_), 0);
     }
     const std::string data = folder_.path() + "/data";
@@ -73,7 +74,7 @@ class PostgresServer {
     server_ = Start({Programs() + "/postgres", "-D", data, "-k", folder_.path(), "-c",
                      "listen_addresses=", "-c", "fsync=off", "-p", "5432"});
     for (int i = 0; i < 600 && ::access((folder_.path() + "/.s.PGSQL.5432").c_str(), F_OK) != 0; ++i)
-      ::usleep(50'000);
+      ::poll(nullptr, 0, 50);
   }
   ~PostgresServer() {
     ::kill(server_, SIGQUIT);
@@ -184,7 +185,7 @@ TEST_P(ChargeStoreContract, EveryMemberComesBack) {
   auto store = Open();
   ASSERT_TRUE(store);
   std::vector<ChargeRecord> records = Charges(0, 30);
-  records[3].model_asked = "quo'te \"d\\' ü \n\t";
+  records[3].model_requested = "quo'te \"d\\' ü \n\t";
   records[4].charged_pico = INT64_MAX;
   records[5].list_pico = -7;
   records[6].outcome = ChargeOutcome::kUnsettled;
@@ -228,7 +229,7 @@ TEST_P(ChargeStoreContract, SumsOfEachDimensionAreThoseOfTheRecords) {
       case ChargeDimension::kKey: return record.key;
       case ChargeDimension::kProvider: return record.provider;
       case ChargeDimension::kModel:
-        return record.model_answered.empty() ? record.model_asked : record.model_answered;
+        return record.model_answered.empty() ? record.model_requested : record.model_answered;
       case ChargeDimension::kTier: return record.tier;
       case ChargeDimension::kProfile: return record.profile;
       case ChargeDimension::kRegion: return record.region;
@@ -284,7 +285,7 @@ TEST_P(ChargeStoreContract, SpentOfEachBudgetIsOfItsWindow) {
                                              {"key-3", records[100].settled_unix_ns},
                                              {"key-3", records[100].settled_unix_ns + 1},
                                              {"team", 0},
-                                             {"nobody's", 0}};
+                                             {"of none", 0}};
   const auto spent = store->Spent(windows);
   ASSERT_TRUE(spent.ok()) << spent.status().detail;
   ASSERT_EQ(spent->size(), windows.size());
@@ -338,7 +339,7 @@ TEST(ChargeRecordTest, IdsAreTextsAndSortByTime) {
 
 TEST(ChargeRecordTest, CleanBoundsWhatComesFromOutside) {
   ChargeRecord record = TestCharge(1);
-  record.model_asked = std::string(255, 'a') + "ü";
+  record.model_requested = std::string(255, 'a') + "ü";
   record.model_answered = std::string("a\0b\nc\xff", 6);
   record.budgets.assign(40, "b\nc");
   record.attempts.resize(40);
@@ -346,7 +347,7 @@ TEST(ChargeRecordTest, CleanBoundsWhatComesFromOutside) {
   record.usage[LlmClass::kInput] = INT64_MIN;
   record.usage[LlmClass::kOutput] = INT64_MAX;
   Clean(record);
-  EXPECT_EQ(record.model_asked, std::string(255, 'a'));
+  EXPECT_EQ(record.model_requested, std::string(255, 'a'));
   EXPECT_EQ(record.model_answered, "a b c\xef\xbf\xbd");
   EXPECT_EQ(record.budgets, std::vector<std::string>(kMostBudgets, "b c"));
   EXPECT_EQ(record.attempts.size(), kMostAttempts);
@@ -399,7 +400,7 @@ TEST(ChargeFileTest, AFileOfANewerProgramIsRefused) {
   EXPECT_EQ(ChargeFile::Open({.path = path, .read_only = true}).status().code, Code::kUnavailable);
 }
 
-// The columns are spelt out in the schema: they are those of the record.
+// The columns are written out in the schema: they are those of the record.
 TEST(ChargeFileTest, TheTableHasTheColumnsOfTheRecord) {
   const TempFolder folder;
   OpenFile(folder.path() + "/charges.db");
@@ -440,7 +441,7 @@ TEST(ChargeFileTest, KilledAtAnyMomentABatchIsWholeOrAbsent) {
       for (uint64_t at = next;; at += 50)
         if (!(*file)->Write(Charges(at, 50))) ::_exit(2);
     }
-    ::usleep(20'000 + static_cast<useconds_t>(random() % 30'000));
+    ::poll(nullptr, 0, 20 + static_cast<int>(random() % 30));
     ::kill(child, SIGKILL);
     int status = 0;
     ::waitpid(child, &status, 0);

@@ -27,7 +27,7 @@ inline ChargeRecord TestCharge(uint64_t number) {
   record.profile = "managed";
   record.region = "eu-1";
   record.provider = number % 2 == 0 ? "openai" : "claude";
-  record.model_asked = "model-latest";
+  record.model_requested = "model-latest";
   record.model_answered = number % 5 == 0 ? "" : "model-2026";
   record.dialect = "openai";
   record.operation = "chat";
