@@ -161,6 +161,7 @@ TEST(LlmErrors, AStreamsErrorIsReadBack) {
         std::string(stream.before) +
         LlmStreamError(route, stream.framing, LlmError::kUpstreamAway, "gone", "r", stream.events);
     reader.Feed(body);
+    EXPECT_TRUE(reader.answer().error) << "the event has its end: " << body;
     reader.Finish();
     EXPECT_TRUE(reader.answer().error) << body;
     EXPECT_FALSE(reader.answer().ended) << body;
