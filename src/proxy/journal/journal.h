@@ -240,7 +240,7 @@ class JournalReader {
   // Appends settled charges to `out` until it has `most`, or all that are written. Returns the place behind
   // the last one. Damaged records are skipped. An error: a segment cannot be read now.
   Result<uint64_t> Read(size_t most, std::vector<ChargeRecord>& out);
-  // All before `place` is in the store: survives the end of the process. Segments that nobody needs are
+  // All before `place` is in the store: survives the end of the process. Segments that no store needs are
   // removed later.
   Status Done(uint64_t place);
   // Until a record may be written behind the last place that was read, `stop` is set and Wake was called, or
