@@ -209,7 +209,7 @@ void RelayConnection::BeginExchange(bool body_has_come) {
   if (framing == RelayFraming::kLength && request_.length() > limits.body_bytes)
     return Refuse(413, "The request body is too large.");
   active_ = true;
-  Ask([&] { exchange_ = shared_.policy.Begin(Request(), RelayHandle(*this, number_)); });
+  Call([&] { exchange_ = shared_.policy.Begin(Request(), RelayHandle(*this, number_)); });
   CHECK(exchange_);
   if (answer_ || abort_) {
     close_ |= framing != RelayFraming::kNone;  // what follows is a body that is not read
@@ -243,7 +243,7 @@ void RelayConnection::TakeBody(std::span<char>& bytes) {
 
 void RelayConnection::RequestWhole() {
   state_ = State::kDecide;
-  Ask([&] { exchange_->OnRequest(Request()); });
+  Call([&] { exchange_->OnRequest(Request()); });
 }
 
 void RelayConnection::ReleaseBody() {
@@ -260,7 +260,7 @@ void RelayConnection::Refuse(int status, std::string_view why) {
   if (status == 414 || status == 431) shared_.stats.Refused(Refusal::kHeaderSize);
   HttpResponse response = HttpResponse::Text(status, std::string(why));
   if (status == 429 || status == 503) response.AddHeader("Retry-After", "1");
-  Ask([&] { shared_.policy.Refuse(request_, response); });
+  Call([&] { shared_.policy.Refuse(request_, response); });
   answer_.reset();
   forward_ = false;
   const bool failed = outcome_.failure != RelayFailure::kNone;
@@ -397,7 +397,7 @@ void RelayConnection::AttemptFailed(RelayFailure failure, std::string detail, bo
     EndExchange(gone_end_);
     return Close();
   }
-  Ask([&] { exchange_->OnAttemptFailed({failure, detail_, dispatched}); });
+  Call([&] { exchange_->OnAttemptFailed({failure, detail_, dispatched}); });
   if (attempts_ >= kMostAttempts) forward_ = false;
   if (forward_ || answer_ || abort_) return;
   const int status = RelayFailureStatus(failure);
@@ -438,7 +438,7 @@ void RelayConnection::OnInterim(const RelayHead& head) {
 
 void RelayConnection::OnAnswerHead(const RelayHead& head, RelayFraming framing) {
   RelayPass pass;
-  Ask([&] { exchange_->OnUpstreamHead(head, pass); });
+  Call([&] { exchange_->OnUpstreamHead(head, pass); });
   if (forward_ || answer_ || abort_) {
     std::exchange(upstream_, nullptr)->Cancel();
     if (forward_ && attempts_ >= kMostAttempts) Refuse(502, "No upstream gave an answer that was taken.");
@@ -450,7 +450,7 @@ void RelayConnection::OnAnswerHead(const RelayHead& head, RelayFraming framing) 
   outcome_.status = head.status();
   shared_.stats.answers[static_cast<size_t>(head.status() / 100) % 6].fetch_add(1, std::memory_order_relaxed);
   write_first_ = pass.write_first;
-  held_ = answer_ended_ = end_told_ = at_end_ = false;
+  held_ = answer_ended_ = end_passed_ = at_end_ = false;
   BuildHead(head, framing, pass);
   if (upstream_->sent()) ReleaseBody();
 }
@@ -504,7 +504,7 @@ bool RelayConnection::OnAnswerBody(std::string_view piece, bool end, std::string
     if (!end || !piece.empty()) Flush();
     output.open_ = false;
   }
-  if (!piece.empty()) Ask([&] { exchange_->OnBody(piece, output); });
+  if (!piece.empty()) Call([&] { exchange_->OnBody(piece, output); });
   held_ |= output.hold_;
   if (end && !held_) EndAnswer();
   else if (!write_first_) Flush();
@@ -514,10 +514,10 @@ bool RelayConnection::OnAnswerBody(std::string_view piece, bool end, std::string
 
 // The upstream's answer is whole and nothing of it is held.
 void RelayConnection::EndAnswer() {
-  if (!std::exchange(end_told_, true)) {
+  if (!std::exchange(end_passed_, true)) {
     RelayOutput output(shared_.pieces);
     output.open_ = !write_first_;
-    Ask([&] { exchange_->OnBodyEnd(output); });
+    Call([&] { exchange_->OnBodyEnd(output); });
     held_ |= output.hold_;
     if (held_) return Flush();
   }
@@ -548,7 +548,7 @@ void RelayConnection::ResumeNow() {
   shared_.pieces.clear();
   RelayOutput output(shared_.pieces);
   output.open_ = !write_first_;
-  Ask([&] { exchange_->OnResume(output); });
+  Call([&] { exchange_->OnResume(output); });
   held_ |= output.hold_;
   if (!held_ && answer_ended_) return EndAnswer();
   Flush();
@@ -564,7 +564,7 @@ void RelayConnection::AbortNow() {
   Cut(RelayEnd::kAborted);
 }
 
-// Ends an answer before its end, so that the client can tell.
+// Ends an answer before its end, so that the client notices.
 void RelayConnection::Cut(RelayEnd end) {
   if (upstream_) std::exchange(upstream_, nullptr)->Cancel();
   if (client_left_) {
@@ -576,7 +576,7 @@ void RelayConnection::Cut(RelayEnd end) {
   if (end == RelayEnd::kUpstreamFailed) {
     shared_.pieces.clear();
     RelayOutput output(shared_.pieces);
-    Ask([&] { exchange_->OnCut({outcome_.failure, detail_, true}, output); });
+    Call([&] { exchange_->OnCut({outcome_.failure, detail_, true}, output); });
     // Bytes of ours would be taken for the upstream's.
     if (has_length_) shared_.pieces.clear();
     Flush();
@@ -678,7 +678,7 @@ void RelayConnection::Written() {
   if (state_ != State::kCut) return;
   EndExchange(outcome_.end);
   if (!reset_) return Linger();
-  // Without a length or frames only a reset tells the client that the answer is not whole.
+  // Without a length or frames only a reset shows the client that the answer is not whole.
   const linger now{1, 0};
   ::setsockopt(stream_.fd(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
   Close();
@@ -726,7 +726,7 @@ void RelayConnection::ClientGone(RelayEnd end) {
   if (gone_ || client_left_) return;
   if (active_ && AtUpstream() && !answer_ended_) {
     RelayDrain drain;
-    Ask([&] { drain = exchange_->OnClientGone(); });
+    Call([&] { drain = exchange_->OnClientGone(); });
     if (drain.bytes > 0 && !abort_) {
       client_left_ = true;
       gone_end_ = end;
@@ -767,7 +767,7 @@ void RelayConnection::EndExchange(RelayEnd end) {
   outcome_.end = end;
   outcome_.detail = detail_;
   if (!exchange) return;
-  Ask([&] {
+  Call([&] {
     exchange->OnEnd(outcome_);
     exchange = nullptr;
   });

@@ -66,7 +66,7 @@ class RelayConnection final : public Connection, private StreamHandler, private 
 
   // Runs a callback of the policy, which may destroy nothing of this connection meanwhile.
   template <class F>
-  void Ask(const F& callback) {
+  void Call(const F& callback) {
     ++busy_, ++shared_.busy;
     callback();
     --busy_, --shared_.busy;
@@ -128,7 +128,7 @@ class RelayConnection final : public Connection, private StreamHandler, private 
   std::string pending_;  // for the client, not yet written
   size_t pending_at_ = 0;
   size_t progress_ = 0;    // bytes since the phase was entered
-  uint64_t declared_ = 0;  // the Content-Length that the client was told
+  uint64_t declared_ = 0;  // the Content-Length that the client was sent
   std::string trailers_;
   RelayOutcome outcome_;
   std::string detail_;
@@ -140,7 +140,7 @@ class RelayConnection final : public Connection, private StreamHandler, private 
   bool gone_ = false, active_ = false, blocked_ = false, write_failed_ = false;
   // Of the present answer.
   bool write_first_ = true, chunked_ = false, has_length_ = false, passes_trailers_ = false, reset_ = false;
-  bool held_ = false, answer_ended_ = false, end_told_ = false, at_end_ = false;
+  bool held_ = false, answer_ended_ = false, end_passed_ = false, at_end_ = false;
   bool close_ = false;        // no further request after it
   bool client_left_ = false;  // the upstream's answer is drained
   bool streaming_ = false;    // counted in RelayStats::streams

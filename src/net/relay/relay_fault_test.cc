@@ -73,14 +73,14 @@ void FaultyUpstream(Peer& peer, Random& random) {
     }
     size_t until = answer.size();
     const size_t fault = Pick(random, 6);
-    // A body that ends with the connection cannot be told from one that is cut.
+    // A body that ends with the connection looks like one that is cut.
     if (fault < 2 && framing < 2) until = Pick(random, answer.size());
     if (fault == 2 && Pick(random, 2) == 0) answer = "garbage\r\n" + answer;
     for (size_t at = 0; at < until;) {
       const size_t size = std::min(until - at, Pick(random, 4) == 0 ? 1 + Pick(random, 200) : size_t{50'000});
       if (!peer.Write(std::string_view(answer).substr(at, size))) return;
       at += size;
-      if (Pick(random, 8) == 0) std::this_thread::sleep_for(1ms);
+      if (Pick(random, 8) == 0) testing::Pause(1ms);
     }
     if (until < answer.size()) {
       if (fault == 0) peer.CloseWithReset();
@@ -212,7 +212,7 @@ TEST_P(RelayFaultTest, EveryExchangeEndsOnce) {
             if (Pick(random, 2) == 0) ::setsockopt(client.fd(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
             break;
           }
-          if (fault == 3) std::this_thread::sleep_for(std::chrono::milliseconds(Pick(random, 100)));
+          if (fault == 3) testing::Pause(std::chrono::milliseconds(Pick(random, 100)));
           bool is_relayed = false;
           const Seen seen = ReadAnswer(client, http10, is_relayed);
           if (is_relayed) {

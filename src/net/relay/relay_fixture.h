@@ -3,8 +3,10 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -123,6 +125,9 @@ inline std::unique_ptr<RelayExchange> FunctionPolicy::Begin(const RelayRequest& 
   if (on_begin) on_begin(request, handle);
   return made;
 }
+
+// For a client or an upstream that is slow.
+inline void Pause(std::chrono::milliseconds time) { ::poll(nullptr, 0, static_cast<int>(time.count())); }
 
 struct ChunkedBody {
   std::string payload, trailers;

@@ -1,11 +1,11 @@
 // Measures what an idle stream costs a relay: clients and upstream are another process.
 #pragma once
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -57,7 +57,8 @@ inline void HoldStreams(int listener, const Endpoint& relay, size_t count) {
       got.append(buffer, static_cast<size_t>(n));
     }
     const std::string answer =
-        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: x\n\n\r\n";
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n9\r\ndata: "
+        "x\n\n\r\n";
     static_cast<void>(!::send(upstream.get(), answer.data(), answer.size(), MSG_NOSIGNAL));
     if (::recv(client.get(), buffer, sizeof buffer, 0) <= 0) ::_exit(4);
     open.push_back(std::move(client));
@@ -124,7 +125,8 @@ inline IdleStreams MeasureIdleStreams(RelayPolicy& policy, Ref<UpstreamPool>& up
     const bool held = ::read(ready[0], &byte, 1) == 1;
     loop.Call([&] {
       result.streams = held ? server->stats().streams.load() : 0;
-      result.bytes_each = (ResidentBytes() - before) / static_cast<double>(std::max<size_t>(result.streams, 1));
+      result.bytes_each =
+          (ResidentBytes() - before) / static_cast<double>(std::max<size_t>(result.streams, 1));
     });
     ::close(stop[1]);
     ::close(ready[0]);

@@ -234,7 +234,8 @@ RelayHeadStep RelayHeadParser::FieldLine(size_t at, size_t size) {
   range.at = static_cast<uint32_t>(at);
   range.size = static_cast<uint32_t>(size);
   range.name = static_cast<uint16_t>(colon);
-  range.value = static_cast<uint32_t>(value.empty() ? colon + 1 : value.data() - line.data());
+  range.value =
+      static_cast<uint32_t>(value.empty() ? colon + 1 : static_cast<size_t>(value.data() - line.data()));
   range.value_size = static_cast<uint32_t>(value.size());
   range.kind = KindOf(name);
   head_.fields_.push_back(range);

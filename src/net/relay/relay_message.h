@@ -57,7 +57,7 @@ class RelayHead {
   // Whether the other side lets the connection carry another message. Not known of a body until its close.
   bool keeps_alive() const noexcept { return keep_alive_; }
   // Of a request kNone, kLength or kChunked. Of an answer as its fields have it: the status or the method of
-  // the request may say that there is no body.
+  // the request may mean that there is no body.
   RelayFraming framing() const noexcept { return framing_; }
   uint64_t length() const noexcept { return length_; }  // for kLength
 

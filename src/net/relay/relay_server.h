@@ -1,5 +1,5 @@
-// HTTP/1.1 relay: takes requests of clients, asks a policy where each goes, and streams the upstream's answer
-// back without collecting it. It has no opinion on content: routes, keys, budgets and metering are the
+// HTTP/1.1 relay: takes requests of clients, lets a policy choose where each goes, and streams the upstream's
+// answer back without collecting it. It has no opinion on content: routes, keys, budgets and metering are the
 // policy's.
 //
 // Bytes are passed on as they come. Of a head only what belongs to one connection is replaced (RFC 9110,
@@ -77,7 +77,7 @@ struct RelayForward {
 struct RelayPass {
   std::span<const std::string_view> drop;
   std::string_view fields;
-  // Each piece is written before OnBody sees it. Otherwise OnBody says what is written.
+  // Each piece is written before OnBody sees it. Otherwise OnBody chooses what is written.
   bool write_first = true;
   // OnBody passes as many bytes as it gets, so Content-Length stays. Always so with `write_first`.
   bool same_length = false;
@@ -170,7 +170,7 @@ class RelayExchange {
   virtual ~RelayExchange() = default;
   // The request is whole. Calls Answer or Forward of its handle, now or later.
   virtual void OnRequest(const RelayRequest& request) = 0;
-  // The head of an answer. To ask again or to answer instead, calls Forward or Answer.
+  // The head of an answer. To try again or to answer instead, calls Forward or Answer.
   virtual void OnUpstreamHead(const RelayHead& head, RelayPass& pass);
   virtual void OnBody(std::string_view piece, RelayOutput& output);
   // The answer's payload is whole. May pass more unless `write_first` or `same_length`.
@@ -208,7 +208,7 @@ struct RelayStats : ServerStats {
 
 struct RelayOptions {
   RelayLimits limits;
-  Authenticator* authenticator = nullptr;  // its TLS and headers of our answers; users are not asked
+  Authenticator* authenticator = nullptr;  // its TLS and headers of our answers; users are not got
   std::vector<AddressRange> trusted_peers;
   // A client that ends its sending side still reads: its answer goes on until it resets. Otherwise it has
   // gone, as most clients mean it.

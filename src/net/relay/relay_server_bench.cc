@@ -77,7 +77,8 @@ class Upstream {
  private:
   void Run() {
     const std::string plain =
-        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n" + std::string(1000, 'x');
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n" +
+        std::string(1000, 'x');
     std::vector<std::string> events;
     for (int i = 0; i < kEvents; ++i) {
       const std::string event = "data: {\"choices\":[{\"delta\":{\"content\":\"" + std::to_string(i * 7919) +
@@ -139,14 +140,15 @@ class Upstream {
   std::thread thread_;
 };
 
-// `connections` clients that ask again as soon as they have their answer. Returns the number of answers.
+// `connections` clients that send again as soon as they have their answer. Returns the number of answers.
 size_t Load(const Endpoint& to, size_t connections, bool sse, size_t answers_wanted) {
   sockaddr_storage address{};
   const socklen_t length = to.ToSockaddr(address);
-  const std::string request = std::string("POST ") + (sse ? "/sse" : "/plain") +
-                              " HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer 0123456789abcdef\r\nContent-Type: "
-                              "application/json\r\nAccept: */*\r\nUser-Agent: bench\r\nContent-Length: " +
-                              std::to_string(kBodyBytes) + "\r\n\r\n" + std::string(kBodyBytes - 1, 'b') + "E";
+  const std::string request =
+      std::string("POST ") + (sse ? "/sse" : "/plain") +
+      " HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer 0123456789abcdef\r\nContent-Type: "
+      "application/json\r\nAccept: */*\r\nUser-Agent: bench\r\nContent-Length: " +
+      std::to_string(kBodyBytes) + "\r\n\r\n" + std::string(kBodyBytes - 1, 'b') + "E";
   std::vector<UniqueFd> clients;
   std::vector<pollfd> polls;
   std::vector<std::string> tails(connections);
@@ -168,7 +170,8 @@ size_t Load(const Endpoint& to, size_t connections, bool sse, size_t answers_wan
       tails[i].append(buffer.data(), static_cast<size_t>(n));
       got[i] += static_cast<size_t>(n);
       if (tails[i].size() > 8) tails[i].erase(0, tails[i].size() - 8);
-      const bool whole = sse ? tails[i].ends_with("\r\n0\r\n\r\n") : got[i] > 1000 && tails[i].ends_with("xxxx");
+      const bool whole =
+          sse ? tails[i].ends_with("\r\n0\r\n\r\n") : got[i] > 1000 && tails[i].ends_with("xxxx");
       if (!whole) continue;
       got[i] = 0;
       tails[i].clear();
@@ -218,8 +221,15 @@ void Relay(benchmark::State& state) {
   Report(state, cpu() - before, answers);
   loop.Call([&] { policy.upstream = nullptr; });
 }
-BENCHMARK(Relay)->ArgNames({"sse", "inspect"})->Args({0, 0})->Args({0, 1})->Args({1, 0})->Args({1, 1})->UseRealTime()
-    ->Unit(benchmark::kMillisecond)->Iterations(5);
+BENCHMARK(Relay)
+    ->ArgNames({"sse", "inspect"})
+    ->Args({0, 0})
+    ->Args({0, 1})
+    ->Args({1, 0})
+    ->Args({1, 1})
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(5);
 
 void Nginx(benchmark::State& state) {
   const bool sse = state.range(0) == 1;
@@ -228,16 +238,18 @@ void Nginx(benchmark::State& state) {
   if (::access(program.c_str(), X_OK) != 0) return state.SkipWithError("no nginx");
   Upstream upstream;
   Endpoint at;
-  { UniqueFd free = Listening(at); }
+  {
+    UniqueFd free = Listening(at);
+  }
   char folder[] = "/tmp/relay_bench_XXXXXX";
   CHECK(::mkdtemp(folder) != nullptr);
   const std::string dir = folder;
   const std::string config =
       "worker_processes 1; daemon off; master_process off; pid " + dir + "/pid; error_log " + dir +
       "/err;\nevents { worker_connections 1024; }\nhttp { access_log off; keepalive_requests 100000000;\n"
-      "client_body_temp_path " + dir + "/1; proxy_temp_path " + dir + "/2; fastcgi_temp_path " + dir +
-      "/3; uwsgi_temp_path " + dir + "/4; scgi_temp_path " + dir +
-      "/5;\nupstream up { server " + upstream.at.ToString() +
+      "client_body_temp_path " +
+      dir + "/1; proxy_temp_path " + dir + "/2; fastcgi_temp_path " + dir + "/3; uwsgi_temp_path " + dir +
+      "/4; scgi_temp_path " + dir + "/5;\nupstream up { server " + upstream.at.ToString() +
       "; keepalive 256; keepalive_requests 100000000; }\nserver { listen " + at.ToString() +
       "; location / { proxy_pass http://up; proxy_http_version 1.1; proxy_set_header Connection \"\"; "
       "proxy_buffering off; } } }\n";
@@ -257,7 +269,13 @@ void Nginx(benchmark::State& state) {
   child->Signal(SIGTERM);
   ::poll(nullptr, 0, 50);
 }
-BENCHMARK(Nginx)->ArgNames({"sse"})->Arg(0)->Arg(1)->UseRealTime()->Unit(benchmark::kMillisecond)->Iterations(5);
+BENCHMARK(Nginx)
+    ->ArgNames({"sse"})
+    ->Arg(0)
+    ->Arg(1)
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond)
+    ->Iterations(5);
 
 void IdleStreamMemory(benchmark::State& state) {
   testing::IdleStreams measured;

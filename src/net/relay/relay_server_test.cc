@@ -158,7 +158,7 @@ TEST_F(RelayServerTest, AnswersExpectations) {
   EXPECT_THAT(upstream.requests()[0], Not(HasSubstr("Expect")));
 }
 
-TEST_F(RelayServerTest, FramesChunksAnew) {
+TEST_F(RelayServerTest, MakesFramesOfItsOwn) {
   ScriptedServer upstream([](int, int, const std::string&) {
     return Turn{.answer =
                     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -341,7 +341,7 @@ TEST_F(RelayServerTest, DoesNotReadAnUpstreamFasterThanItsClient) {
   EXPECT_TRUE(Eventually([&] {
     const bool same = before == written;
     before = written;
-    std::this_thread::sleep_for(20ms);
+    testing::Pause(20ms);
     return same;
   }));
   EXPECT_LT(written, 20'000'000u);  // what the buffers of the sockets hold
@@ -595,7 +595,7 @@ TEST_F(RelayServerTest, EndsWhenTheClientGoesAtEachPhase) {
 TEST_F(RelayServerTest, LetsAHalfClosedClientReadWhereThatIsAllowed) {
   ScriptedServer upstream([](Peer& peer, int) {
     peer.Head();
-    std::this_thread::sleep_for(50ms);
+    testing::Pause(50ms);
     peer.Write(Answer200("late"));
   });
   RelayOptions options;
@@ -612,7 +612,7 @@ TEST_F(RelayServerTest, DrainsForThePolicyWithBounds) {
   ScriptedServer upstream([](Peer& peer, int number) {
     peer.Head();
     peer.Write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n");
-    std::this_thread::sleep_for(100ms);
+    testing::Pause(100ms);
     if (number == 0) peer.Write("5\r\nusage\r\n0\r\n\r\n");
     if (number == 1) peer.Write("7d0\r\n" + std::string(2000, 'y') + "\r\n");
     peer.Linger();

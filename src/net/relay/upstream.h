@@ -1,5 +1,5 @@
 // Upstream servers of a relay: their connections, which are kept for further requests, and a circuit that
-// stops asking a server that fails.
+// sends nothing to a server that fails.
 #pragma once
 
 #include <array>
@@ -61,7 +61,7 @@ class UpstreamCircuit {
   bool Allow(Instant now) noexcept;
   void OnSuccess() noexcept;
   void OnFailure(Instant now) noexcept;
-  // The request ended without telling anything about the upstream.
+  // The request ended and shows nothing about the upstream.
   void OnAbandoned() noexcept { probing_ = false; }
   bool open() const noexcept { return open_; }
 

@@ -25,7 +25,7 @@ void UpstreamConnection::Begin(UpstreamUser& user, const UpstreamRequest& reques
     for (std::string_view piece : *request.body) size_ += piece.size();
   }
   interim_ = 0;
-  begun_ = head_done_ = paused_ = write_failed_ = extra_ = judged_ = false;
+  begun_ = head_done_ = paused_ = write_failed_ = extra_ = counted_ = false;
 }
 
 void UpstreamConnection::Open(UpstreamUser& user, const UpstreamRequest& request) {
@@ -112,7 +112,7 @@ void UpstreamConnection::Cancel() {
 void UpstreamConnection::Close() {
   if (std::exchange(gone_, true)) return;
   Ref<Connection> self(this);
-  if (!std::exchange(judged_, true)) pool_.circuit_.OnAbandoned();
+  if (!std::exchange(counted_, true)) pool_.circuit_.OnAbandoned();
   stream_.Close();
   pool_.Forget(*this);
 }
@@ -274,7 +274,7 @@ bool UpstreamConnection::TakeHead(std::span<char>& rest) {
   const bool no_body = request_.head_only || head_.status() == 204 || head_.status() == 304;
   const RelayFraming framing = no_body ? RelayFraming::kNone : head_.framing();
   walk_.Begin(framing, head_.length());
-  Judge(head_.status() < 500);
+  CountResult(head_.status() < 500);
   pool_.connections_.Enter(*this, kAwaitsBody);
   user_->OnAnswerHead(head_, framing);
   return true;
@@ -330,8 +330,8 @@ UpstreamUser* UpstreamConnection::Leave() {
   return user;
 }
 
-void UpstreamConnection::Judge(bool good) {
-  if (std::exchange(judged_, true)) return;
+void UpstreamConnection::CountResult(bool good) {
+  if (std::exchange(counted_, true)) return;
   if (good) pool_.circuit_.OnSuccess();
   else pool_.circuit_.OnFailure(pool_.Now());
 }
@@ -342,8 +342,8 @@ void UpstreamConnection::Fail(RelayFailure failure, std::string detail) {
   const bool body_untouched = sent_ < size_ && sent_ <= request_.head.size();
   const bool repeat =
       kept_before_ && !begun_ && failure == RelayFailure::kClosed && (request_.repeatable || body_untouched);
-  // A kept connection that was closed meanwhile says nothing about the server.
-  if (!repeat) Judge(false);
+  // A kept connection that was closed meanwhile is no fault of the server.
+  if (!repeat) CountResult(false);
   if (failure == RelayFailure::kIdleTimeout) pool_.circuit_.OnFailure(pool_.Now());
   Close();
   if (user) user->OnAnswerFailed(failure, std::move(detail), repeat);

@@ -57,7 +57,7 @@ class UpstreamConnection final : public Connection, private StreamHandler {
   void Ended();
   void Fail(RelayFailure failure, std::string detail);
   UpstreamUser* Leave();
-  void Judge(bool good);
+  void CountResult(bool good);
 
   UpstreamPool& pool_;
   Stream stream_;
@@ -72,7 +72,7 @@ class UpstreamConnection final : public Connection, private StreamHandler {
   RelayBodyWalk walk_;
   int interim_ = 0;
   bool gone_ = false, connected_ = false, kept_before_ = false, begun_ = false, head_done_ = false;
-  bool paused_ = false, waits_to_read_ = false, write_failed_ = false, extra_ = false, judged_ = true;
+  bool paused_ = false, write_failed_ = false, extra_ = false, counted_ = true;
 };
 
 }  // namespace gpulens

@@ -31,19 +31,19 @@ using Peer = ScriptedServer::Peer;
 class UpstreamTest : public testing::RelayTest {
  protected:
   // One request on a connection of its own: its status, and how the exchange ended.
-  struct Asked {
+  struct Fetched {
     int status = 0;
     RelayRecord record;
   };
-  Asked Ask(const std::string& request) {
+  Fetched Call(const std::string& request) {
     const size_t before = policy.ended().size();
     TestClient client(at);
     client.Send(request);
-    Asked asked;
-    asked.status = client.Read(true).status;
+    Fetched got;
+    got.status = client.Read(true).status;
     client.ReadAll();
-    asked.record = Ended(before + 1)[before];
-    return asked;
+    got.record = Ended(before + 1)[before];
+    return got;
   }
   static std::string Once(const std::string& path) { return Get(path, "Connection: close\r\n"); }
 };
@@ -99,19 +99,19 @@ TEST_F(UpstreamTest, OpensTheCircuitForServerErrorsAlone) {
   Serve(upstream.Url(""), {.circuit = {.failures = 3, .open_for = 10s}, .clock = &clock});
   for (int quiet : {429, 400, 404, 200}) {
     status = quiet;
-    for (int i = 0; i < 4; ++i) EXPECT_EQ(Ask(Once("/")).status, quiet);
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(Call(Once("/")).status, quiet);
   }
   status = 500;
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(Ask(Once("/")).status, 500);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Call(Once("/")).status, 500);
   const size_t before = upstream.requests().size();
-  const Asked refused = Ask(Once("/"));
+  const Fetched refused = Call(Once("/"));
   EXPECT_EQ(refused.status, 503);
   EXPECT_THAT(refused.record.failures, ElementsAre(RelayFailure::kCircuitOpen));
   EXPECT_EQ(upstream.requests().size(), before);
   loop.Call([&] { clock.Advance(10s); });
   status = 200;
-  EXPECT_EQ(Ask(Once("/")).status, 200);
-  EXPECT_EQ(Ask(Once("/")).status, 200);
+  EXPECT_EQ(Call(Once("/")).status, 200);
+  EXPECT_EQ(Call(Once("/")).status, 200);
 }
 
 TEST_F(UpstreamTest, KeepsNoConnectionThatIsNotClean) {
@@ -127,11 +127,11 @@ TEST_F(UpstreamTest, KeepsNoConnectionThatIsNotClean) {
   Serve(upstream.Url(""));
   for (int i = 0; i < 3; ++i) {
     way = i;
-    EXPECT_EQ(Ask(Once("/")).record.seen, "x");
+    EXPECT_EQ(Call(Once("/")).record.seen, "x");
     EXPECT_EQ(Idle(), 0u) << i;
   }
   way = 3;
-  EXPECT_EQ(Ask(Once("/")).record.seen, "x");
+  EXPECT_EQ(Call(Once("/")).record.seen, "x");
   EXPECT_EQ(Idle(), 1u);
   upstream.DropConnections();
   EXPECT_TRUE(Eventually([&] { return Idle() == 0; }));  // seen at once
@@ -169,13 +169,13 @@ TEST_F(UpstreamTest, OpensNoMoreConnectionsThanAllowed) {
   one.Send(Get("/"));
   two.Send(Get("/"));
   EXPECT_TRUE(Eventually([&] { return Open() == 2; }));
-  const Asked third = Ask(Once("/"));
+  const Fetched third = Call(Once("/"));
   EXPECT_EQ(third.status, 503);
   EXPECT_THAT(third.record.failures, ElementsAre(RelayFailure::kBusy));
   go = true;
   EXPECT_EQ(one.Read().status, 200);
   EXPECT_EQ(two.Read().status, 200);
-  EXPECT_EQ(Ask(Once("/")).status, 200);
+  EXPECT_EQ(Call(Once("/")).status, 200);
   loop.Call([&] { EXPECT_FALSE(policy.upstream->circuit().open()); });
 }
 
@@ -193,15 +193,15 @@ TEST_F(UpstreamTest, RepeatsOnAFreshConnectionOnlyWhatIsSafe) {
     peer.Write(Answer200("second"));
   });
   Serve(upstream.Url(""));
-  EXPECT_EQ(Ask(Once("/")).record.seen, "first");
-  const Asked get = Ask(Once("/"));  // the kept one dies; the fresh one answers
+  EXPECT_EQ(Call(Once("/")).record.seen, "first");
+  const Fetched get = Call(Once("/"));  // the kept one dies; the fresh one answers
   EXPECT_EQ(get.status, 200);
   EXPECT_EQ(get.record.seen, "first");
   EXPECT_TRUE(get.record.failures.empty());
   EXPECT_EQ(upstream.connections(), 2);
   loop.Call([&] { policy.upstream->CloseIdle(); });
-  EXPECT_EQ(Ask(Once("/")).record.seen, "first");
-  const Asked post = Ask(Post("paid", "Connection: close\r\n"));  // may have begun there
+  EXPECT_EQ(Call(Once("/")).record.seen, "first");
+  const Fetched post = Call(Post("paid", "Connection: close\r\n"));  // may have begun there
   EXPECT_EQ(post.status, 502);
   EXPECT_THAT(post.record.failures, ElementsAre(RelayFailure::kClosed));
   EXPECT_EQ(upstream.connections(), 3);
@@ -213,7 +213,7 @@ TEST_F(UpstreamTest, NoticesAClosedConnectionBeforeItSends) {
     peer.Write(Answer200("x"));
   });
   Serve(upstream.Url(""));
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(Ask(Post("paid", "Connection: close\r\n")).status, 200) << i;
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(Call(Post("paid", "Connection: close\r\n")).status, 200) << i;
 }
 
 TEST_F(UpstreamTest, ReadsARefusalThatComesBeforeTheBody) {
@@ -224,9 +224,9 @@ TEST_F(UpstreamTest, ReadsARefusalThatComesBeforeTheBody) {
   });
   Serve(upstream.Url(""));
   for (int i = 0; i < 5; ++i) {
-    const Asked asked = Ask(Post(std::string(20'000'000, 'x'), "Connection: close\r\n"));
-    EXPECT_EQ(asked.status, 413);
-    EXPECT_EQ(asked.record.seen, "big");
+    const Fetched got = Call(Post(std::string(20'000'000, 'x'), "Connection: close\r\n"));
+    EXPECT_EQ(got.status, 413);
+    EXPECT_EQ(got.record.seen, "big");
   }
 }
 
@@ -277,13 +277,13 @@ TEST_F(UpstreamTest, NamesEachFault) {
   Serve(upstream.Url(""), {.circuit = {.failures = 0}});
   for (const Fault& each : faults) {
     fault = &each;
-    const Asked asked = Ask(Once("/"));
-    EXPECT_EQ(asked.status, each.status) << each.name;
-    EXPECT_EQ(asked.record.outcome.end, RelayEnd::kUpstreamFailed) << each.name;
-    EXPECT_EQ(RelayFailureName(asked.record.outcome.failure), RelayFailureName(each.failure)) << each.name;
-    EXPECT_FALSE(asked.record.detail.empty()) << each.name;
-    EXPECT_FALSE(asked.record.outcome.answer_whole);
-    EXPECT_EQ(asked.record.seen, each.status == 200 ? "abc" : "") << each.name;
+    const Fetched got = Call(Once("/"));
+    EXPECT_EQ(got.status, each.status) << each.name;
+    EXPECT_EQ(got.record.outcome.end, RelayEnd::kUpstreamFailed) << each.name;
+    EXPECT_EQ(RelayFailureName(got.record.outcome.failure), RelayFailureName(each.failure)) << each.name;
+    EXPECT_FALSE(got.record.detail.empty()) << each.name;
+    EXPECT_FALSE(got.record.outcome.answer_whole);
+    EXPECT_EQ(got.record.seen, each.status == 200 ? "abc" : "") << each.name;
     EXPECT_EQ(Open(), 0u) << each.name;
   }
 }
@@ -313,7 +313,7 @@ TEST_F(UpstreamTest, HasATimeForEachPhase) {
   ASSERT_EQ(::listen(silent.get(), 0), 0);
   size = sizeof address;
   ::getsockname(silent.get(), reinterpret_cast<sockaddr*>(&address), &size);
-  const Endpoint nobody = Endpoint::FromSockaddr(address, size);
+  const Endpoint silent_at = Endpoint::FromSockaddr(address, size);
   std::vector<UniqueFd> waiting;
   for (int i = 0; i < 3; ++i) {
     waiting.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -331,21 +331,21 @@ TEST_F(UpstreamTest, HasATimeForEachPhase) {
     options.tls = context;
     policy.upstream = Pool(url, options);
     if (!server) Serve(RelayOptions{});
-    return Ask(Once("/"));
+    return Call(Once("/"));
   };
-  Asked asked = time("http://" + nobody.ToString(), nullptr);
-  EXPECT_EQ(asked.status, 504);
-  EXPECT_EQ(asked.record.outcome.failure, RelayFailure::kConnectTimeout);
-  asked = time("https://" + mute.endpoint().ToString(), tls.Client(tls.Trusting(tls.ca)));
-  EXPECT_EQ(asked.status, 504);
-  EXPECT_EQ(asked.record.outcome.failure, RelayFailure::kTlsTimeout);
-  asked = time(mute.Url(""), nullptr);
-  EXPECT_EQ(asked.status, 504);
-  EXPECT_EQ(asked.record.outcome.failure, RelayFailure::kHeadTimeout);
-  asked = time(stops.Url(""), nullptr);
-  EXPECT_EQ(asked.status, 200);
-  EXPECT_EQ(asked.record.outcome.failure, RelayFailure::kIdleTimeout);
-  EXPECT_EQ(asked.record.seen, "abcda");
+  Fetched got = time("http://" + silent_at.ToString(), nullptr);
+  EXPECT_EQ(got.status, 504);
+  EXPECT_EQ(got.record.outcome.failure, RelayFailure::kConnectTimeout);
+  got = time("https://" + mute.endpoint().ToString(), tls.Client(tls.Trusting(tls.ca)));
+  EXPECT_EQ(got.status, 504);
+  EXPECT_EQ(got.record.outcome.failure, RelayFailure::kTlsTimeout);
+  got = time(mute.Url(""), nullptr);
+  EXPECT_EQ(got.status, 504);
+  EXPECT_EQ(got.record.outcome.failure, RelayFailure::kHeadTimeout);
+  got = time(stops.Url(""), nullptr);
+  EXPECT_EQ(got.status, 200);
+  EXPECT_EQ(got.record.outcome.failure, RelayFailure::kIdleTimeout);
+  EXPECT_EQ(got.record.seen, "abcda");
 }
 
 TEST_F(UpstreamTest, DoesNotCountTheClientsPauseAsTheUpstreams) {
@@ -357,7 +357,7 @@ TEST_F(UpstreamTest, DoesNotCountTheClientsPauseAsTheUpstreams) {
   TestClient client(at);
   client.Send(Get("/"));
   EXPECT_EQ(client.Read(true).status, 200);
-  std::this_thread::sleep_for(400ms);
+  testing::Pause(400ms);
   EXPECT_EQ(client.ReadBytes(20'000'000).size(), 20'000'000u);
   EXPECT_EQ(Ended(1)[0].outcome.end, RelayEnd::kComplete);
 }
@@ -370,12 +370,12 @@ TEST_F(UpstreamTest, ConnectsToWhatTheConfigurationNames) {
   client.Send("GET / HTTP/1.1\r\nHost: 169.254.169.254\r\n\r\n");
   EXPECT_EQ(client.Read().body, "x");
   policy.upstream = Pool("http://does-not-exist.invalid:" + port);
-  const Asked asked = Ask(Once("/"));
-  EXPECT_EQ(asked.status, 502);
-  EXPECT_THAT(asked.record.failures, ElementsAre(RelayFailure::kResolve));
+  const Fetched got = Call(Once("/"));
+  EXPECT_EQ(got.status, 502);
+  EXPECT_THAT(got.record.failures, ElementsAre(RelayFailure::kResolve));
   // The resolver takes numbers that ParseIp does not: this is 169.254.169.254.
   policy.upstream = Pool("http://2852039166:80");
-  const Asked forbidden = Ask(Once("/"));
+  const Fetched forbidden = Call(Once("/"));
   EXPECT_EQ(forbidden.status, 502);
   EXPECT_THAT(forbidden.record.failures, ElementsAre(RelayFailure::kForbidden));
   UniqueFd closed(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -385,7 +385,7 @@ TEST_F(UpstreamTest, ConnectsToWhatTheConfigurationNames) {
   size = sizeof address;
   ::getsockname(closed.get(), reinterpret_cast<sockaddr*>(&address), &size);
   policy.upstream = Pool("http://" + Endpoint::FromSockaddr(address, size).ToString());
-  EXPECT_THAT(Ask(Once("/")).record.failures, ElementsAre(RelayFailure::kConnect));
+  EXPECT_THAT(Call(Once("/")).record.failures, ElementsAre(RelayFailure::kConnect));
 }
 
 }  // namespace
