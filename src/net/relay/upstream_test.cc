@@ -213,7 +213,10 @@ TEST_F(UpstreamTest, NoticesAClosedConnectionBeforeItSends) {
     peer.Write(Answer200("x"));
   });
   Serve(upstream.Url(""));
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(Call(Post("paid", "Connection: close\r\n")).status, 200) << i;
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(Call(Post("paid", "Connection: close\r\n")).status, 200) << i;
+    EXPECT_TRUE(Eventually([&] { return upstream.closed() == i + 1; }));
+  }
 }
 
 TEST_F(UpstreamTest, ReadsARefusalThatComesBeforeTheBody) {
