@@ -73,24 +73,6 @@ bool IsTenantName(std::string_view name) noexcept {
          });
 }
 
-SecretDigest DigestOf(std::string_view secret) {
-  Sha256 hash;
-  hash.Add(secret);
-  SecretDigest out{};
-  FromHex(hash.Finish(), reinterpret_cast<char*>(out.data()), out.size());
-  return out;
-}
-
-// Reads every byte, whatever the first ones are. The barrier keeps the compiler from ending early.
-bool EqualInConstantTime(const SecretDigest& a, const SecretDigest& b) noexcept {
-  unsigned difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    difference |= static_cast<unsigned>(a[i] ^ b[i]);
-    __asm__ volatile("" : "+r"(difference));
-  }
-  return difference == 0;
-}
-
 // Parser of one file. Messages name the line, and the cell where it is no secret.
 class KeyFileReader {
  public:
@@ -281,6 +263,24 @@ std::string TimeCell(int64_t unix_ns) {
 }
 
 }  // namespace
+
+SecretDigest DigestOf(std::string_view secret) {
+  Sha256 hash;
+  hash.Add(secret);
+  SecretDigest out{};
+  FromHex(hash.Finish(), reinterpret_cast<char*>(out.data()), out.size());
+  return out;
+}
+
+// Reads every byte, whatever the first ones are. The barrier keeps the compiler from ending early.
+bool EqualInConstantTime(const SecretDigest& a, const SecretDigest& b) noexcept {
+  unsigned difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference |= static_cast<unsigned>(a[i] ^ b[i]);
+    __asm__ volatile("" : "+r"(difference));
+  }
+  return difference == 0;
+}
 
 const std::string_view kKeyColumns =
     "id\tsha256\ttenant\tproject\tmodels\tbudgets\trpm\ttpm\tstreams\tprofile\texpires\tdefault_max_tokens\t"

@@ -32,7 +32,10 @@
 
 namespace gpulens::proxy {
 
-using SecretDigest = std::array<unsigned char, 32>;
+using SecretDigest = std::array<unsigned char, 32>;  // SHA-256
+SecretDigest DigestOf(std::string_view secret);
+// In a time that does not depend on what they have.
+bool EqualInConstantTime(const SecretDigest& a, const SecretDigest& b) noexcept;
 
 enum class KeyProfile : uint8_t { kOfProvider, kManaged, kByok, kSubscription, kByoc };
 // "managed"; "" for kOfProvider.

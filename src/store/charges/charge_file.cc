@@ -28,7 +28,7 @@ constexpr const char* kChargeSteps[] = {
     "itl_sum_ns INTEGER NOT NULL, itl_count INTEGER NOT NULL, key_id TEXT NOT NULL, "
     "tenant TEXT NOT NULL, budgets TEXT NOT NULL, profile TEXT NOT NULL, "
     "region TEXT NOT NULL, provider TEXT NOT NULL, model_requested TEXT NOT NULL, "
-    "model_answered TEXT NOT NULL, dialect TEXT NOT NULL, operation TEXT NOT NULL, "
+    "model_answered TEXT NOT NULL, api TEXT NOT NULL, operation TEXT NOT NULL, "
     "tier TEXT NOT NULL, status INTEGER NOT NULL, outcome TEXT NOT NULL, "
     "counted_by TEXT NOT NULL, units_input INTEGER NOT NULL, "
     "units_input_cached INTEGER NOT NULL, units_input_write_5m INTEGER NOT NULL, "

@@ -82,7 +82,7 @@ bool Parse(std::string_view text, CountedBy& out) noexcept { return ParseName(kC
 void Clean(ChargeRecord& record) {
   for (std::string* text :
        {&record.key, &record.tenant, &record.profile, &record.region, &record.provider,
-        &record.model_requested, &record.model_answered, &record.dialect, &record.operation, &record.tier,
+        &record.model_requested, &record.model_answered, &record.api, &record.operation, &record.tier,
         &record.currency, &record.price_version, &record.upstream_request_id})
     CleanText(*text);
   if (record.budgets.size() > kMostBudgets) record.budgets.resize(kMostBudgets);

@@ -80,7 +80,7 @@ struct ChargeRecord {
   std::vector<std::string> budgets;
   std::string profile, region, provider;
   std::string model_requested, model_answered;
-  std::string dialect, operation, tier;
+  std::string api, operation, tier;
   int64_t status = 0;  // of HTTP, as the client got it; 0: none
   ChargeOutcome outcome = ChargeOutcome::kComplete;
   CountedBy counted_by = CountedBy::kNothing;
@@ -125,7 +125,7 @@ void ForEachChargeField(Record& record, Visit&& visit) {
   visit("provider", record.provider);
   visit("model_requested", record.model_requested);
   visit("model_answered", record.model_answered);
-  visit("dialect", record.dialect);
+  visit("api", record.api);
   visit("operation", record.operation);
   visit("tier", record.tier);
   visit("status", record.status);

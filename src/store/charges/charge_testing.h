@@ -29,7 +29,7 @@ inline ChargeRecord TestCharge(uint64_t number) {
   record.provider = number % 2 == 0 ? "openai" : "claude";
   record.model_requested = "model-latest";
   record.model_answered = number % 5 == 0 ? "" : "model-2026";
-  record.dialect = "openai";
+  record.api = "openai";
   record.operation = "chat";
   record.tier = "standard";
   record.status = 200;

@@ -18,7 +18,7 @@ struct ErrorRow {
 constexpr ErrorRow kErrorRows[] = {
 #define LLM_ERROR(error, status, openai_type, openai_code, anthropic_type, gemini_status, tgi_type) \
   ErrorRow{LlmError::error, status, openai_type, openai_code, anthropic_type, gemini_status, tgi_type},
-#include "wire/llm/llm_dialects.def"
+#include "wire/llm/llm_apis.def"
 };
 static_assert(std::size(kErrorRows) == kLlmErrors);
 
@@ -37,18 +37,17 @@ void AppendTexts(std::string& out,
   out += '}';
 }
 
-int StatusOf(const ErrorRow& row, LlmDialect dialect) noexcept {
+int StatusOf(const ErrorRow& row, LlmApi api) noexcept {
   // Anthropic's own number for an API that has too much to do.
-  if (row.error == LlmError::kOverloaded && dialect == LlmDialect::kAnthropic) return 529;
-  if (row.error == LlmError::kUpstreamAway && dialect == LlmDialect::kGemini) return 503;
+  if (row.error == LlmError::kOverloaded && api == LlmApi::kAnthropic) return 529;
+  if (row.error == LlmError::kUpstreamAway && api == LlmApi::kGemini) return 503;
   return row.status;
 }
 
-std::string BodyOf(const ErrorRow& row, LlmDialect dialect, std::string_view message,
-                   std::string_view request_id) {
+std::string BodyOf(const ErrorRow& row, LlmApi api, std::string_view message, std::string_view request_id) {
   std::string out;
-  switch (dialect) {
-    case LlmDialect::kOpenAi:
+  switch (api) {
+    case LlmApi::kOpenAi:
       out = R"({"error":{"message":)";
       AppendJsonString(out, message);
       out += R"(,"type":)";
@@ -57,7 +56,7 @@ std::string BodyOf(const ErrorRow& row, LlmDialect dialect, std::string_view mes
       AppendJsonString(out, row.openai_code);
       out += "}}";
       break;
-    case LlmDialect::kAnthropic:
+    case LlmApi::kAnthropic:
       out = R"({"type":"error","error":)";
       AppendTexts(out, {{"type", row.anthropic_type}, {"message", message}});
       if (!request_id.empty()) {
@@ -66,17 +65,17 @@ std::string BodyOf(const ErrorRow& row, LlmDialect dialect, std::string_view mes
       }
       out += '}';
       break;
-    case LlmDialect::kGemini:
-      out = R"({"error":{"code":)" + std::to_string(StatusOf(row, dialect)) + R"(,"message":)";
+    case LlmApi::kGemini:
+      out = R"({"error":{"code":)" + std::to_string(StatusOf(row, api)) + R"(,"message":)";
       AppendJsonString(out, message);
       out += R"(,"status":)";
       AppendJsonString(out, row.gemini_status);
       out += R"(,"details":[]}})";
       break;
-    case LlmDialect::kOllama: AppendTexts(out, {{"error", message}}); break;
-    case LlmDialect::kTgi: AppendTexts(out, {{"error", message}, {"error_type", row.tgi_type}}); break;
-    case LlmDialect::kCohere:
-    case LlmDialect::kBedrock: AppendTexts(out, {{"message", message}}); break;
+    case LlmApi::kOllama: AppendTexts(out, {{"error", message}}); break;
+    case LlmApi::kTgi: AppendTexts(out, {{"error", message}, {"error_type", row.tgi_type}}); break;
+    case LlmApi::kCohere:
+    case LlmApi::kBedrock: AppendTexts(out, {{"message", message}}); break;
   }
   return out;
 }
@@ -93,22 +92,22 @@ std::string_view LlmErrorName(LlmError of) noexcept {
 
 int LlmErrorStatus(LlmError of) noexcept { return RowOf(of).status; }
 
-LlmErrorAnswer MakeLlmError(LlmDialect dialect, LlmError error, std::string_view message,
-                            std::string_view request_id, int64_t retry_after_s) {
+LlmErrorAnswer MakeLlmError(LlmApi api, LlmError error, std::string_view message, std::string_view request_id,
+                            int64_t retry_after_s) {
   const ErrorRow& row = RowOf(error);
   LlmErrorAnswer answer;
-  answer.status = StatusOf(row, dialect);
+  answer.status = StatusOf(row, api);
   answer.headers.emplace_back("Content-Type", "application/json");
   if (!request_id.empty()) answer.headers.emplace_back("x-gpulens-request-id", request_id);
   // Clients repeat 409, 429 and all above 499 by themselves.
   const bool hopeless = error == LlmError::kBudgetUsedUp || error == LlmError::kConflict;
   if (hopeless) answer.headers.emplace_back("x-should-retry", "false");
   if (retry_after_s > 0) answer.headers.emplace_back("Retry-After", std::to_string(retry_after_s));
-  if (dialect == LlmDialect::kBedrock)
+  if (api == LlmApi::kBedrock)
     answer.headers.emplace_back("x-amzn-ErrorType", answer.status == 429  ? "ThrottlingException"
                                                     : answer.status < 500 ? "ValidationException"
                                                                           : "ServiceUnavailableException");
-  answer.body = BodyOf(row, dialect, message, request_id);
+  answer.body = BodyOf(row, api, message, request_id);
   return answer;
 }
 
@@ -123,7 +122,7 @@ std::string LlmStreamError(const LlmRoute& route, LlmFraming framing, LlmError e
     AppendJsonString(body, message);
     body += R"(,"param":null,"sequence_number":)" + std::to_string(events) + "}";
   } else {
-    body = BodyOf(row, route.dialect, message, request_id);
+    body = BodyOf(row, route.api, message, request_id);
   }
   switch (framing) {
     case LlmFraming::kWhole: return {};

@@ -1,5 +1,5 @@
-// Errors that a proxy of LLM APIs makes itself, in the dialect of the route, so that clients of each provider
-// understand them.
+// Errors that a proxy of LLM APIs makes itself, as the API of the route has them, so that clients of each
+// provider understand them.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ struct LlmErrorAnswer {
 // `message` is for people and quotes nothing secret. `retry_after_s`: when it makes sense again; 0: not
 // known. A client must not repeat what cannot succeed: "x-should-retry: false" goes along with a budget that
 // is used up.
-LlmErrorAnswer MakeLlmError(LlmDialect dialect, LlmError error, std::string_view message,
-                            std::string_view request_id, int64_t retry_after_s = 0);
+LlmErrorAnswer MakeLlmError(LlmApi api, LlmError error, std::string_view message, std::string_view request_id,
+                            int64_t retry_after_s = 0);
 
 // The error as the last event of a stream, whose head has been sent; the connection is closed after it,
 // without the mark of the end. `events`: frames that were passed on, which decides the comma of an array and

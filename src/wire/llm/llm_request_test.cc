@@ -53,7 +53,7 @@ TEST(LlmRequest, MembersAtDepthOne) {
   EXPECT_FALSE(request.open_input);
 }
 
-TEST(LlmRequest, EachDialectHasItsLimitOfTheOutput) {
+TEST(LlmRequest, EachApiHasItsLimitOfTheOutput) {
   EXPECT_EQ(Read(R"({"max_output_tokens":7})", RouteOf("/v1/responses")).max_output, 7);
   const LlmRequest gemini =
       Read(R"({"contents":[],"generationConfig":{"maxOutputTokens":9,"candidateCount":2}})",

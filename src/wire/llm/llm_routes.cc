@@ -10,15 +10,10 @@ namespace gpulens {
 namespace {
 
 constexpr LlmRoute kRoutes[] = {
-#define LLM_ROUTE(method, path, dialect, operation, access, shape, stream) \
-  LlmRoute{method,                                                         \
-           path,                                                           \
-           LlmDialect::dialect,                                            \
-           LlmOperation::operation,                                        \
-           LlmAccess::access,                                              \
-           LlmShape::shape,                                                \
+#define LLM_ROUTE(method, path, api, operation, access, shape, stream)                                       \
+  LlmRoute{method,           path, LlmApi::api, LlmOperation::operation, LlmAccess::access, LlmShape::shape, \
            LlmStream::stream},
-#include "wire/llm/llm_dialects.def"
+#include "wire/llm/llm_apis.def"
 };
 
 constexpr std::string_view kModel = "{model}", kRest = "{*}";
@@ -55,9 +50,9 @@ constexpr bool IsUnreserved(char c) noexcept {
 
 }  // namespace
 
-std::string_view LlmDialectName(LlmDialect of) noexcept {
-  static constexpr std::array<std::string_view, kLlmDialects> kNames = {
-      "openai", "anthropic", "gemini", "ollama", "tgi", "cohere", "bedrock"};
+std::string_view LlmApiName(LlmApi of) noexcept {
+  static constexpr std::array<std::string_view, kLlmApis> kNames = {"openai", "anthropic", "gemini", "ollama",
+                                                                    "tgi",    "cohere",    "bedrock"};
   return kNames[static_cast<size_t>(of)];
 }
 

@@ -1,4 +1,4 @@
-// Which API of an LLM provider a path belongs to, and what is known of it. Rows: llm_dialects.def.
+// Which API of an LLM provider a path belongs to, and what is known of it. Rows: llm_apis.def.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 namespace gpulens {
 
 // Decides the shape of errors.
-enum class LlmDialect : uint8_t { kOpenAi, kAnthropic, kGemini, kOllama, kTgi, kCohere, kBedrock };
-inline constexpr size_t kLlmDialects = 7;
+enum class LlmApi : uint8_t { kOpenAi, kAnthropic, kGemini, kOllama, kTgi, kCohere, kBedrock };
+inline constexpr size_t kLlmApis = 7;
 enum class LlmOperation : uint8_t {
   kChat,
   kCompletions,
@@ -49,14 +49,14 @@ enum class LlmStream : uint8_t {
   kAlways
 };
 
-std::string_view LlmDialectName(LlmDialect of) noexcept;  // "openai", "anthropic", …
+std::string_view LlmApiName(LlmApi of) noexcept;  // "openai", "anthropic", …
 std::string_view LlmOperationName(
     LlmOperation of) noexcept;  // "chat", "text_completion", …: gen_ai.operation.name
 
 struct LlmRoute {
   std::string_view method;  // "*": any
-  std::string_view path;    // a pattern: llm_dialects.def
-  LlmDialect dialect;
+  std::string_view path;    // a pattern: llm_apis.def
+  LlmApi api;
   LlmOperation operation;
   LlmAccess access;
   LlmShape shape;

@@ -35,7 +35,7 @@ TEST(LlmRoutes, PathsAreMadeNormal) {
 
 struct Route {
   std::string_view method, path;
-  LlmDialect dialect;
+  LlmApi api;
   LlmOperation operation;
   LlmAccess access;
   std::string_view model = {};
@@ -45,52 +45,52 @@ TEST(LlmRoutes, EachPathHasItsRoute) {
   using enum LlmOperation;
   using enum LlmAccess;
   const Route routes[] = {
-      {"POST", "/v1/chat/completions", LlmDialect::kOpenAi, kChat, kMetered},
-      {"GET", "/v1/chat/completions", LlmDialect::kOpenAi, kOther, kUnknown},
-      {"GET", "/v1/chat/completions/abc", LlmDialect::kOpenAi, kOther, kUnmetered},
-      {"POST", "/v1/chat/completions/", LlmDialect::kOpenAi, kOther, kUnknown},
-      {"POST", "/openai/deployments/gpt-4/chat/completions", LlmDialect::kOpenAi, kChat, kMetered, "gpt-4"},
-      {"POST", "/openai/deployments/a/b/chat/completions", LlmDialect::kOpenAi, kOther, kUnknown},
-      {"POST", "/openai/v1/responses", LlmDialect::kOpenAi, kResponses, kMetered},
-      {"POST", "/v1/responses/input_tokens", LlmDialect::kOpenAi, kCountTokens, kFree},
-      {"GET", "/v1/responses/resp_1", LlmDialect::kOpenAi, kOther, kUnmetered},
-      {"POST", "/v1/messages", LlmDialect::kAnthropic, kChat, kMetered},
-      {"POST", "/v1/messages/count_tokens", LlmDialect::kAnthropic, kCountTokens, kFree},
-      {"POST", "/v1/messages/batches", LlmDialect::kAnthropic, kOther, kUnmetered},
-      {"GET", "/v1/messages/x", LlmDialect::kAnthropic, kOther, kUnknown},
-      {"POST", "/v1beta/models/gemini-2.5-pro:generateContent", LlmDialect::kGemini, kGenerateContent,
-       kMetered, "gemini-2.5-pro"},
-      {"POST", "/v1beta/models/a:b:streamGenerateContent", LlmDialect::kGemini, kGenerateContent, kMetered,
+      {"POST", "/v1/chat/completions", LlmApi::kOpenAi, kChat, kMetered},
+      {"GET", "/v1/chat/completions", LlmApi::kOpenAi, kOther, kUnknown},
+      {"GET", "/v1/chat/completions/abc", LlmApi::kOpenAi, kOther, kUnmetered},
+      {"POST", "/v1/chat/completions/", LlmApi::kOpenAi, kOther, kUnknown},
+      {"POST", "/openai/deployments/gpt-4/chat/completions", LlmApi::kOpenAi, kChat, kMetered, "gpt-4"},
+      {"POST", "/openai/deployments/a/b/chat/completions", LlmApi::kOpenAi, kOther, kUnknown},
+      {"POST", "/openai/v1/responses", LlmApi::kOpenAi, kResponses, kMetered},
+      {"POST", "/v1/responses/input_tokens", LlmApi::kOpenAi, kCountTokens, kFree},
+      {"GET", "/v1/responses/resp_1", LlmApi::kOpenAi, kOther, kUnmetered},
+      {"POST", "/v1/messages", LlmApi::kAnthropic, kChat, kMetered},
+      {"POST", "/v1/messages/count_tokens", LlmApi::kAnthropic, kCountTokens, kFree},
+      {"POST", "/v1/messages/batches", LlmApi::kAnthropic, kOther, kUnmetered},
+      {"GET", "/v1/messages/x", LlmApi::kAnthropic, kOther, kUnknown},
+      {"POST", "/v1beta/models/gemini-2.5-pro:generateContent", LlmApi::kGemini, kGenerateContent, kMetered,
+       "gemini-2.5-pro"},
+      {"POST", "/v1beta/models/a:b:streamGenerateContent", LlmApi::kGemini, kGenerateContent, kMetered,
        "a:b"},
-      {"POST", "/v1beta/models/:generateContent", LlmDialect::kGemini, kOther, kUnknown},
-      {"POST", "/v1beta/models/g:generateAnswer", LlmDialect::kGemini, kOther, kUnknown},
-      {"POST", "/v1/models/g:predict", LlmDialect::kGemini, kOther, kUnknown},
-      {"POST", "/v1beta/models/g:countTokens", LlmDialect::kGemini, kCountTokens, kFree, "g"},
-      {"POST", "/v1beta/models/g:embedContent", LlmDialect::kGemini, kEmbeddings, kMetered, "g"},
-      {"GET", "/v1/models", LlmDialect::kOpenAi, kModels, kFree},
-      {"GET", "/v1/models/gpt-4", LlmDialect::kOpenAi, kModels, kFree, "gpt-4"},
-      {"DELETE", "/v1/models/ft:gpt-4", LlmDialect::kOpenAi, kOther, kUnknown},
-      {"POST", "/api/chat", LlmDialect::kOllama, kChat, kMetered},
-      {"POST", "/api/pull", LlmDialect::kOllama, kOther, kUnknown},
-      {"POST", "/generate_stream", LlmDialect::kTgi, kCompletions, kMetered},
-      {"POST", "/v2/rerank", LlmDialect::kCohere, kRerank, kMetered},
-      {"POST", "/rerank", LlmDialect::kOpenAi, kRerank, kMetered},
-      {"POST", "/v1/audio/transcriptions", LlmDialect::kOpenAi, kOther, kUnmetered},
-      {"POST", "/v1/images/generations", LlmDialect::kOpenAi, kOther, kUnmetered},
-      {"GET", "/v1/realtime", LlmDialect::kOpenAi, kOther, kUnmetered},
-      {"POST", "/v1/batches", LlmDialect::kOpenAi, kOther, kUnmetered},
-      {"POST", "/model/anthropic.claude/converse", LlmDialect::kBedrock, kOther, kUnmetered},
-      {"POST", "/v1/assistants", LlmDialect::kOpenAi, kOther, kUnknown},
-      {"POST", "/v1/Chat/completions", LlmDialect::kOpenAi, kOther, kUnknown},
-      {"post", "/v1/chat/completions", LlmDialect::kOpenAi, kOther, kUnknown},
-      {"GET", "/", LlmDialect::kOpenAi, kOther, kUnknown},
-      {"OPTIONS", "*", LlmDialect::kOpenAi, kOther, kUnknown},
-      {"GET", "", LlmDialect::kOpenAi, kOther, kUnknown},
+      {"POST", "/v1beta/models/:generateContent", LlmApi::kGemini, kOther, kUnknown},
+      {"POST", "/v1beta/models/g:generateAnswer", LlmApi::kGemini, kOther, kUnknown},
+      {"POST", "/v1/models/g:predict", LlmApi::kGemini, kOther, kUnknown},
+      {"POST", "/v1beta/models/g:countTokens", LlmApi::kGemini, kCountTokens, kFree, "g"},
+      {"POST", "/v1beta/models/g:embedContent", LlmApi::kGemini, kEmbeddings, kMetered, "g"},
+      {"GET", "/v1/models", LlmApi::kOpenAi, kModels, kFree},
+      {"GET", "/v1/models/gpt-4", LlmApi::kOpenAi, kModels, kFree, "gpt-4"},
+      {"DELETE", "/v1/models/ft:gpt-4", LlmApi::kOpenAi, kOther, kUnknown},
+      {"POST", "/api/chat", LlmApi::kOllama, kChat, kMetered},
+      {"POST", "/api/pull", LlmApi::kOllama, kOther, kUnknown},
+      {"POST", "/generate_stream", LlmApi::kTgi, kCompletions, kMetered},
+      {"POST", "/v2/rerank", LlmApi::kCohere, kRerank, kMetered},
+      {"POST", "/rerank", LlmApi::kOpenAi, kRerank, kMetered},
+      {"POST", "/v1/audio/transcriptions", LlmApi::kOpenAi, kOther, kUnmetered},
+      {"POST", "/v1/images/generations", LlmApi::kOpenAi, kOther, kUnmetered},
+      {"GET", "/v1/realtime", LlmApi::kOpenAi, kOther, kUnmetered},
+      {"POST", "/v1/batches", LlmApi::kOpenAi, kOther, kUnmetered},
+      {"POST", "/model/anthropic.claude/converse", LlmApi::kBedrock, kOther, kUnmetered},
+      {"POST", "/v1/assistants", LlmApi::kOpenAi, kOther, kUnknown},
+      {"POST", "/v1/Chat/completions", LlmApi::kOpenAi, kOther, kUnknown},
+      {"post", "/v1/chat/completions", LlmApi::kOpenAi, kOther, kUnknown},
+      {"GET", "/", LlmApi::kOpenAi, kOther, kUnknown},
+      {"OPTIONS", "*", LlmApi::kOpenAi, kOther, kUnknown},
+      {"GET", "", LlmApi::kOpenAi, kOther, kUnknown},
   };
   for (const Route& expected : routes) {
     const LlmRouteMatch match = FindLlmRoute(expected.method, expected.path);
     const std::string where = std::string(expected.method) + " " + std::string(expected.path);
-    EXPECT_EQ(LlmDialectName(match.route->dialect), LlmDialectName(expected.dialect)) << where;
+    EXPECT_EQ(LlmApiName(match.route->api), LlmApiName(expected.api)) << where;
     EXPECT_EQ(LlmOperationName(match.route->operation), LlmOperationName(expected.operation)) << where;
     EXPECT_EQ(match.route->access, expected.access) << where;
     EXPECT_EQ(match.model, expected.model) << where;
@@ -99,12 +99,12 @@ TEST(LlmRoutes, EachPathHasItsRoute) {
   EXPECT_FALSE(RequestsSse("alt=ssex&xalt=sse"));
 }
 
-// Every error is JSON in every dialect, whatever its message.
-TEST(LlmErrors, AreInTheDialectOfTheRoute) {
-  for (size_t d = 0; d < kLlmDialects; ++d) {
+// Every error is JSON of every API, whatever its message.
+TEST(LlmErrors, AreThoseOfTheRoutesApi) {
+  for (size_t d = 0; d < kLlmApis; ++d) {
     for (size_t e = 0; e < kLlmErrors; ++e) {
       const auto answer =
-          MakeLlmError(static_cast<LlmDialect>(d), static_cast<LlmError>(e), "a \"message\"\n", "r-1");
+          MakeLlmError(static_cast<LlmApi>(d), static_cast<LlmError>(e), "a \"message\"\n", "r-1");
       EXPECT_TRUE(JsonDocument::Parse(answer.body).ok()) << answer.body;
       EXPECT_GE(answer.status, 400);
     }
@@ -115,25 +115,25 @@ TEST(LlmErrors, AreInTheDialectOfTheRoute) {
     }
     return std::string("none");
   };
-  const auto openai = MakeLlmError(LlmDialect::kOpenAi, LlmError::kBudgetUsedUp, "m", "r-1");
+  const auto openai = MakeLlmError(LlmApi::kOpenAi, LlmError::kBudgetUsedUp, "m", "r-1");
   EXPECT_EQ(openai.status, 429);
   EXPECT_EQ(
       openai.body,
       R"({"error":{"message":"m","type":"insufficient_quota","param":null,"code":"insufficient_quota"}})");
   EXPECT_EQ(has(openai, "x-should-retry"), "false");
   EXPECT_EQ(has(openai, "x-gpulens-request-id"), "r-1");
-  const auto limited = MakeLlmError(LlmDialect::kAnthropic, LlmError::kLimitReached, "m", "r-1", 7);
+  const auto limited = MakeLlmError(LlmApi::kAnthropic, LlmError::kLimitReached, "m", "r-1", 7);
   EXPECT_EQ(limited.body,
             R"({"type":"error","error":{"type":"rate_limit_error","message":"m"},"request_id":"r-1"})");
   EXPECT_EQ(has(limited, "Retry-After"), "7");
   EXPECT_EQ(has(limited, "x-should-retry"), "none");
-  EXPECT_EQ(MakeLlmError(LlmDialect::kAnthropic, LlmError::kOverloaded, "m", "").status, 529);
-  EXPECT_EQ(MakeLlmError(LlmDialect::kGemini, LlmError::kBadKey, "m", "").body,
+  EXPECT_EQ(MakeLlmError(LlmApi::kAnthropic, LlmError::kOverloaded, "m", "").status, 529);
+  EXPECT_EQ(MakeLlmError(LlmApi::kGemini, LlmError::kBadKey, "m", "").body,
             R"({"error":{"code":401,"message":"m","status":"UNAUTHENTICATED","details":[]}})");
-  EXPECT_EQ(MakeLlmError(LlmDialect::kOllama, LlmError::kBadRequest, "m", "").body, R"({"error":"m"})");
-  EXPECT_EQ(MakeLlmError(LlmDialect::kTgi, LlmError::kBadRequest, "m", "").body,
+  EXPECT_EQ(MakeLlmError(LlmApi::kOllama, LlmError::kBadRequest, "m", "").body, R"({"error":"m"})");
+  EXPECT_EQ(MakeLlmError(LlmApi::kTgi, LlmError::kBadRequest, "m", "").body,
             R"({"error":"m","error_type":"validation"})");
-  EXPECT_EQ(MakeLlmError(LlmDialect::kCohere, LlmError::kBadRequest, "m", "").body, R"({"message":"m"})");
+  EXPECT_EQ(MakeLlmError(LlmApi::kCohere, LlmError::kBadRequest, "m", "").body, R"({"message":"m"})");
 }
 
 // The error that ends a stream is read as one by the reader of answers.

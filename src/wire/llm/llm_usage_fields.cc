@@ -21,7 +21,7 @@ constexpr int kMaxUsageDepth = 4;
 constexpr auto kFieldRows = [] {
   std::array rows{
 #define LLM_FIELD(path, field) FieldRow{path, Fields::field},
-#include "wire/llm/llm_dialects.def"
+#include "wire/llm/llm_apis.def"
   };
   std::ranges::sort(rows, [](const FieldRow& a, const FieldRow& b) {
     return a.path.size() != b.path.size() ? a.path.size() < b.path.size() : a.path < b.path;
