@@ -232,7 +232,7 @@ TEST_P(RelayFaultTest, EveryExchangeEndsOnce) {
   EXPECT_TRUE(Eventually([&] { return policy.ended().size() == policy.begun(); }));
   EXPECT_EQ(server->stats().streams, 0u);
   EXPECT_EQ(server->stats().arriving, 0u);
-  EXPECT_EQ(Open(), Idle());
+  EXPECT_TRUE(Eventually([&] { return Open() == Idle(); }));  // upstreams close idle ones meanwhile
   EXPECT_LE(Idle(), 2u);
   // The faults did not drown the rest.
   EXPECT_GT(whole, 20);
