@@ -1,0 +1,467 @@
+#include "proxy/llm_policy.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/testing/temp_folder.h"
+#include "base/text.h"
+#include "net/relay/relay_server.h"
+#include "net/testing/scripted_server.h"
+#include "net/testing/test_client.h"
+#include "proxy/journal/charge_fold.h"
+#include "store/charges/charge_file.h"
+
+namespace gpulens::proxy {
+namespace {
+
+using gpulens::testing::Answer;
+using gpulens::testing::Eventually;
+using gpulens::testing::ScriptedServer;
+using gpulens::testing::TempFolder;
+using gpulens::testing::TestClient;
+
+constexpr std::string_view kPrices =
+    "provider\tmodel\tinput\tcached_input\toutput\tmax_input\tmax_output\n"
+    "openai\tgpt-test\t2000000\t500000\t8000000\t100000\t4096\n"
+    "anthropic\tclaude-test\t3000000\t300000\t15000000\t100000\t4096\n";
+
+std::string Http(const std::string& body, const std::string& type = "application/json", int status = 200) {
+  return "HTTP/1.1 " + std::to_string(status) + " X\r\nContent-Type: " + type +
+         "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+}
+
+const std::string kPlain =
+    R"({"id":"c1","model":"gpt-test","choices":[{"index":0,"message":{"content":"hello"},"finish_reason":"stop"}],)"
+    R"("usage":{"prompt_tokens":1000,"completion_tokens":50,"total_tokens":1050,"prompt_tokens_details":{"cached_tokens":900}}})";
+// 100 at 2, 900 at 0.5 and 50 at 8 USD a million.
+constexpr int64_t kPlainPico = 1'050'000'000;
+
+// Without and with what include_usage adds.
+const std::string kStream =
+    "data: "
+    "{\"id\":\"c1\",\"model\":\"gpt-test\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hel\"}}]}\n\n"
+    "data: "
+    "{\"id\":\"c1\",\"model\":\"gpt-test\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"lo\"},\"finish_"
+    "reason\":\"stop\"}]}\n\n"
+    "data: [DONE]\n\n";
+const std::string kStreamWithUsage =
+    "data: "
+    "{\"id\":\"c1\",\"model\":\"gpt-test\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hel\"}}],"
+    "\"usage\":null}\n\n"
+    "data: "
+    "{\"id\":\"c1\",\"model\":\"gpt-test\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"lo\"},\"finish_"
+    "reason\":\"stop\"}],\"usage\":null}\n\n"
+    "data: "
+    "{\"id\":\"c1\",\"model\":\"gpt-test\",\"choices\":[],\"usage\":{\"prompt_tokens\":1000,\"completion_"
+    "tokens\":50,"
+    "\"total_tokens\":1050,\"prompt_tokens_details\":{\"cached_tokens\":900}}}\n\n"
+    "data: [DONE]\n\n";
+
+// A proxy on a loop of its own, before scripted providers.
+class LlmPolicyTest : public ::testing::Test {
+ protected:
+  void Start(ProxyConfig config, const std::string& key_cells = "\t\t",
+             const std::vector<BudgetSpec>& budgets = {}) {
+    VirtualKey settings;
+    settings.id = "ada";
+    settings.tenant = "acme";
+    Result<NewKey> made = MakeKey(settings);
+    CHECK(made.ok());
+    key_ = made->key;
+    // The secret may have an underscore: everything behind the id is it.
+    const std::string secret = key_.substr(std::string("gpl_ada_").size());
+    const std::string text = "id\tsha256\ttenant\tbudgets\tstate\tdefault_max_tokens\nada\t" +
+                             Hex(DigestOf(secret)) + "\tacme\t" + key_cells + "\n";
+    Result<KeyTable> keys = KeyTable::Parse(text, "keys.tsv");
+    CHECK(keys.ok());
+    CHECK(admission_.Reload(*std::move(keys), budgets).ok());
+    JournalOptions options;
+    options.folder = folder_.path() + "/journal";
+    options.stores = {"file"};
+    Result<std::unique_ptr<Journal>> journal = Journal::Open(options);
+    CHECK(journal.ok());
+    journal_ = *std::move(journal);
+    shared_ = std::make_unique<ProxyShared>(admission_, *journal_, idempotency_, metrics_,
+                                            [this](ProxyState& state) {
+                                              state.budgets = admission_.budgets().View(RealClock().Now());
+                                              state.refusals = admission_.refusals();
+                                              state.journal = journal_->stats();
+                                            });
+    auto rules = std::make_shared<ProxyRules>();
+    rules->config = std::move(config);
+    const std::vector<pricing::PriceFile> files = {{"prices.tsv", std::string(kPrices)}};
+    Result<pricing::PriceTable> prices = pricing::PriceTable::Load(files);
+    CHECK(prices.ok());
+    rules->prices = *std::move(prices);
+    loop_.Start();
+    loop_.Call([&] { policy_ = std::make_unique<LlmPolicy>(loop_, *shared_, rules); });
+    server_ = std::make_unique<RelayServer>(loop_, *policy_, RelayOptions{});
+    auto at = server_->Listen(*ParseListenAddress("127.0.0.1:0"));
+    CHECK(at.ok());
+    at_ = *at;
+  }
+
+  void TearDown() override {
+    EXPECT_EQ(admission_.budgets().held_pico(), 0);
+    server_ = nullptr;
+    journal_ = nullptr;  // its callbacks post to the loop
+    loop_.Call([this] { policy_ = nullptr; });
+    loop_.Stop();
+  }
+
+  static std::string Hex(const SecretDigest& digest) {
+    std::string out;
+    AppendHex(out, {reinterpret_cast<const char*>(digest.data()), digest.size()});
+    return out;
+  }
+
+  static ProviderConfig Provider(const std::string& name, const ScriptedServer& server,
+                                 LlmApi api = LlmApi::kOpenAi) {
+    ProviderConfig provider;
+    provider.name = name;
+    provider.api = api;
+    provider.prices = api == LlmApi::kAnthropic ? "anthropic" : "openai";
+    provider.credential = "provider-secret";
+    provider.region = "eu-1";
+    provider.upstream.url = *ParseHttpUrl(server.Url(""));
+    return provider;
+  }
+  static ProxyConfig Config(std::vector<ProviderConfig> providers) {
+    ProxyConfig config;
+    RouteConfig route;
+    route.models = {"*"};
+    for (size_t i = 0; i < providers.size(); ++i) route.providers.push_back(i);
+    config.providers = std::move(providers);
+    config.routes.push_back(route);
+    return config;
+  }
+
+  std::string Request(const std::string& body, const std::string& path = "/v1/chat/completions",
+                      const std::string& fields = {}) const {
+    return "POST " + path + " HTTP/1.1\r\nHost: proxy\r\nAuthorization: Bearer " + key_ + "\r\n" + fields +
+           "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+  }
+  Answer Ask(const std::string& body, const std::string& path = "/v1/chat/completions",
+             const std::string& fields = {}) {
+    TestClient client(at_);
+    client.Send(Request(body, path, fields));
+    return client.Read();
+  }
+  // All rows, once there are so many.
+  std::vector<ChargeRecord> Rows(size_t count) {
+    JournalReader reader(*journal_, 0);
+    std::vector<ChargeRecord> rows;
+    Eventually([&] {
+      CHECK(reader.Read(100, rows).ok());
+      return rows.size() >= count;
+    });
+    return rows;
+  }
+  std::string Page() { return gpulens::testing::Fetch(at_, "GET", "/metrics").body; }
+
+  TempFolder folder_;
+  IoLoop loop_;
+  Admission admission_;
+  IdempotencyIndex idempotency_{{}};
+  ProxyMetrics metrics_;
+  std::unique_ptr<Journal> journal_;
+  std::unique_ptr<ProxyShared> shared_;
+  std::unique_ptr<LlmPolicy> policy_;
+  std::unique_ptr<RelayServer> server_;
+  Endpoint at_;
+  std::string key_;
+};
+
+const std::string kBody =
+    R"({"model":"gpt-test","messages":[{"role":"user","content":"say hello"}],"max_tokens":100})";
+const std::string kStreamBody =
+    R"({"model":"gpt-test","messages":[{"role":"user","content":"say hello"}],"max_tokens":100,"stream":true})";
+
+TEST_F(LlmPolicyTest, AWholeAnswerIsPassedOnAndChargedOnce) {
+  ScriptedServer upstream(
+      ScriptedServer::Play([](int, int, const std::string&) { return ScriptedServer::Turn{Http(kPlain)}; }));
+  Start(Config({Provider("one", upstream)}));
+  const Answer answer = Ask(kBody);
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body, kPlain);
+  EXPECT_EQ(answer.Header("Agent-Execution-Profile"), "managed");
+  const std::vector<ChargeRecord> rows = Rows(1);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(RequestIdText(rows[0].id), answer.Header("x-gpulens-request-id"));
+  EXPECT_EQ(rows[0].charged_pico, kPlainPico);
+  EXPECT_EQ(rows[0].counted_by, CountedBy::kUsage);
+  EXPECT_EQ(rows[0].outcome, ChargeOutcome::kComplete);
+  EXPECT_EQ(rows[0].key, "ada");
+  EXPECT_EQ(rows[0].tenant, "acme");
+  EXPECT_EQ(rows[0].provider, "one");
+  EXPECT_EQ(rows[0].status, 200);
+  // The provider sees its own key and not ours.
+  const std::string seen = upstream.requests().at(0);
+  EXPECT_NE(seen.find("Authorization: Bearer provider-secret\r\n"), std::string::npos) << seen;
+  EXPECT_EQ(seen.find("gpl_"), std::string::npos);
+  EXPECT_NE(seen.find(kBody), std::string::npos);
+  const std::string page = Page();
+  EXPECT_NE(page.find("zumik_inference_charged_micros_total 1050\n"), std::string::npos) << page;
+  EXPECT_NE(
+      page.find("zumik_inference_requests_total{provider=\"one\",profile=\"managed\",region=\"eu-1\"} 1\n"),
+      std::string::npos);
+  EXPECT_NE(page.find("http_requests_total{method=\"POST\",status=\"200\"} 1\n"), std::string::npos);
+}
+
+TEST_F(LlmPolicyTest, AStreamHasTheBytesThatTheClientAskedForAndTheSameCharge) {
+  std::atomic<int> injected{0};
+  ScriptedServer upstream(ScriptedServer::Play([&](int, int, const std::string& request) {
+    const bool asked = request.find("\"include_usage\":true") != std::string::npos;
+    injected += asked;
+    return ScriptedServer::Turn{
+        .answer = Http(asked ? kStreamWithUsage : kStream, "text/event-stream"), .step = 7, .close = true};
+  }));
+  Start(Config({Provider("one", upstream)}));
+  TestClient client(at_);
+  client.Send(Request(kStreamBody, "/v1/chat/completions", "Connection: close\r\n"));
+  const std::string all = client.ReadAll();
+  // The bytes are those of a server that was not asked for usage.
+  std::string payload;
+  std::string_view rest = std::string_view(all).substr(all.find("\r\n\r\n") + 4);
+  while (!rest.empty()) {
+    const size_t end = rest.find("\r\n");
+    const size_t size = std::strtoul(std::string(rest.substr(0, end)).c_str(), nullptr, 16);
+    if (size == 0) break;
+    payload += rest.substr(end + 2, size);
+    rest.remove_prefix(end + 2 + size + 2);
+  }
+  EXPECT_EQ(payload, kStream);
+  EXPECT_EQ(injected, 1);
+  const std::vector<ChargeRecord> rows = Rows(1);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].charged_pico, kPlainPico);
+  EXPECT_EQ(rows[0].counted_by, CountedBy::kUsage);
+  EXPECT_TRUE(rows[0].ttft_ns);
+  EXPECT_NE(all.find("X-Accel-Buffering: no\r\n"), std::string::npos);
+}
+
+TEST_F(LlmPolicyTest, TheLastEventWaitsForTheCharge) {
+  ScriptedServer upstream(ScriptedServer::Script([](ScriptedServer::Peer& peer, int) {
+    const std::string head = peer.Head();
+    peer.Body(head);
+    peer.Write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n" +
+               kStreamWithUsage);
+  }));
+  Start(Config({Provider("one", upstream)}));
+  TestClient client(at_);
+  client.Send(Request(kStreamBody, "/v1/chat/completions", "Connection: close\r\n"));
+  const std::string all = client.ReadAll();
+  ASSERT_NE(all.find("data: [DONE]"), std::string::npos);
+  // Without waiting: the row is there.
+  JournalReader reader(*journal_, 0);
+  std::vector<ChargeRecord> rows;
+  ASSERT_TRUE(reader.Read(100, rows).ok());
+  EXPECT_EQ(rows.size(), 1u);
+}
+
+TEST_F(LlmPolicyTest, RefusalsHaveTheFormOfTheApi) {
+  ScriptedServer upstream(
+      ScriptedServer::Play([](int, int, const std::string&) { return ScriptedServer::Turn{Http(kPlain)}; }));
+  Start(Config({Provider("one", upstream), Provider("two", upstream, LlmApi::kAnthropic)}));
+  const std::string right = std::exchange(key_, "gpl_ada_wrong");
+  EXPECT_EQ(Ask(kBody).status, 401);
+  EXPECT_NE(Ask(kBody).body.find("\"code\":\"invalid_api_key\""), std::string::npos);
+  EXPECT_NE(Ask(kBody, "/v1/messages").body.find("\"authentication_error\""), std::string::npos);
+  key_ = right;
+  EXPECT_EQ(Ask("{\"model\":1}").status, 400);
+  EXPECT_EQ(Ask("{\"messages\":[]}").status, 400);
+  EXPECT_EQ(Ask("not json").status, 400);
+  EXPECT_EQ(Ask(kBody, "/v1/unknown").status, 404);
+  EXPECT_EQ(Ask(kBody, "/v1/audio/speech").status, 404);
+  EXPECT_EQ(upstream.connections(), 0);
+  EXPECT_EQ(admission_.refusals()[static_cast<size_t>(RefusalReason::kBadKey)], 3u);
+}
+
+TEST_F(LlmPolicyTest, AHardBudgetIsNotPassedAndSaysSo) {
+  ScriptedServer upstream(
+      ScriptedServer::Play([](int, int, const std::string&) { return ScriptedServer::Turn{Http(kPlain)}; }));
+  BudgetSpec budget;
+  budget.name = "acme";
+  budget.tenants = {"acme"};
+  budget.mode = BudgetMode::kHard;
+  budget.limit_pico = 2 * kPlainPico;
+  Start(Config({Provider("one", upstream)}), "\t\t", {budget});
+  // Each reserves 100 tokens of output and the bytes of its text; each costs kPlainPico.
+  int good = 0, refused = 0;
+  for (int i = 0; i < 5; ++i) {
+    const Answer answer = Ask(kBody);
+    good += answer.status == 200;
+    refused += answer.status == 429 && answer.body.find("insufficient_quota") != std::string::npos &&
+               answer.Header("x-should-retry") == "false";
+  }
+  EXPECT_EQ(good + refused, 5);
+  EXPECT_GE(refused, 3);
+  const auto view = admission_.budgets().View("acme", RealClock().Now());
+  ASSERT_TRUE(view);
+  EXPECT_EQ(view->spent_pico, good * kPlainPico);
+  // No request without a bound of its cost: the model's bound counts, which is above the limit.
+  EXPECT_EQ(Ask(R"({"model":"gpt-test","messages":[]})").status, 429);
+}
+
+TEST_F(LlmPolicyTest, AProviderThatFailsIsReplacedAndTheOtherOneIsCharged) {
+  ScriptedServer busy(ScriptedServer::Play([](int, int, const std::string&) {
+    return ScriptedServer::Turn{Http("{\"error\":{}}", "application/json", 503)};
+  }));
+  ScriptedServer good(
+      ScriptedServer::Play([](int, int, const std::string&) { return ScriptedServer::Turn{Http(kPlain)}; }));
+  ProxyConfig config = Config({Provider("busy", busy), Provider("good", good)});
+  config.attempts = 2;
+  Start(std::move(config));
+  const Answer answer = Ask(kBody);
+  EXPECT_EQ(answer.status, 200);
+  const std::vector<ChargeRecord> rows = Rows(1);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].provider, "good");
+  ASSERT_EQ(rows[0].attempts.size(), 2u);
+  EXPECT_EQ(rows[0].attempts[0].result, "http_503");
+  EXPECT_EQ(rows[0].charged_pico, kPlainPico);
+  const std::string page = Page();
+  EXPECT_NE(
+      page.find("zumik_inference_requests_total{provider=\"good\",profile=\"managed\",region=\"eu-1\"} 1\n"),
+      std::string::npos);
+  EXPECT_EQ(page.find("zumik_inference_requests_total{provider=\"busy\""), std::string::npos);
+}
+
+TEST_F(LlmPolicyTest, AnUpstreamThatIsAwayCostsNothing) {
+  auto gone = std::make_unique<ScriptedServer>(
+      ScriptedServer::Play([](int, int, const std::string&) { return ScriptedServer::Turn{Http(kPlain)}; }));
+  const ProviderConfig provider = Provider("one", *gone);
+  gone = nullptr;
+  Start(Config({provider}));
+  const Answer answer = Ask(kBody);
+  EXPECT_EQ(answer.status, 502);
+  EXPECT_NE(answer.body.find("\"error\""), std::string::npos);
+  const std::vector<ChargeRecord> rows = Rows(1);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].outcome, ChargeOutcome::kUpstreamFailed);
+  EXPECT_EQ(rows[0].charged_pico, 0);
+  EXPECT_NE(
+      Page().find("zumik_inference_requests_total{provider=\"one\",profile=\"managed\",region=\"eu-1\"} 1\n"),
+      std::string::npos);
+  EXPECT_NE(Page().find("zumik_inference_charged_micros_total 0\n"), std::string::npos);
+}
+
+TEST_F(LlmPolicyTest, AClientThatLeavesIsChargedForWhatItGot) {
+  std::atomic<bool> closed{false};
+  ScriptedServer upstream(ScriptedServer::Script([&](ScriptedServer::Peer& peer, int) {
+    const std::string head = peer.Head();
+    peer.Body(head);
+    peer.Write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" +
+               kStreamWithUsage.substr(0, kStreamWithUsage.find("\n\n") + 2));
+    peer.Linger();
+    closed = true;
+  }));
+  Start(Config({Provider("one", upstream)}));
+  {
+    TestClient client(at_);
+    client.Send(Request(kStreamBody));
+    EXPECT_EQ(client.Read(true).status, 200);
+    EXPECT_FALSE(client.ReadBytes(20).empty());
+  }
+  EXPECT_TRUE(Eventually([&] { return closed.load(); })) << "the upstream is told at once";
+  const std::vector<ChargeRecord> rows = Rows(1);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].outcome, ChargeOutcome::kCancelled);
+  EXPECT_EQ(rows[0].counted_by, CountedBy::kPartial);
+  EXPECT_GT(rows[0].usage[LlmClass::kOutput], 0);
+  EXPECT_GT(rows[0].charged_pico, 0);
+}
+
+TEST_F(LlmPolicyTest, AStreamThatIsCutEndsWithAnErrorOfTheApi) {
+  ScriptedServer upstream(ScriptedServer::Script([&](ScriptedServer::Peer& peer, int) {
+    const std::string head = peer.Head();
+    peer.Body(head);
+    peer.Write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
+    const std::string event = kStreamWithUsage.substr(0, kStreamWithUsage.find("\n\n") + 2);
+    char size[16];
+    std::snprintf(size, sizeof size, "%zx\r\n", event.size());
+    peer.Write(size + event + "\r\n");
+  }));
+  Start(Config({Provider("one", upstream)}));
+  TestClient client(at_);
+  client.Send(Request(kStreamBody));
+  const std::string all = client.ReadAll();
+  EXPECT_NE(all.find("data: {\"error\""), std::string::npos) << all;
+  EXPECT_EQ(all.find("[DONE]"), std::string::npos);
+  const std::vector<ChargeRecord> rows = Rows(1);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].outcome, ChargeOutcome::kUpstreamFailed);
+  EXPECT_EQ(rows[0].counted_by, CountedBy::kPartial);
+}
+
+TEST_F(LlmPolicyTest, AnIdempotencyKeyIsChargedOnce) {
+  ScriptedServer upstream(
+      ScriptedServer::Play([](int, int, const std::string&) { return ScriptedServer::Turn{Http(kPlain)}; }));
+  Start(Config({Provider("one", upstream)}));
+  EXPECT_EQ(Ask(kBody, "/v1/chat/completions", "Idempotency-Key: k1\r\n").status, 200);
+  EXPECT_EQ(Ask(kBody, "/v1/chat/completions", "Idempotency-Key: k1\r\n").status, 409);
+  EXPECT_EQ(Ask(kBody, "/v1/chat/completions", "Idempotency-Key: k2\r\n").status, 200);
+  EXPECT_EQ(upstream.requests().size(), 2u);
+  EXPECT_EQ(Rows(2).size(), 2u);
+}
+
+TEST_F(LlmPolicyTest, AModelHasAnotherNameAtTheProviderAndAKeyALimit) {
+  ScriptedServer upstream(
+      ScriptedServer::Play([](int, int, const std::string&) { return ScriptedServer::Turn{Http(kPlain)}; }));
+  ProviderConfig provider = Provider("one", upstream);
+  provider.models["fast"] = "gpt-test";
+  Start(Config({provider}), "\t\t64");
+  EXPECT_EQ(Ask(R"({"model":"fast","messages":[]})").status, 200);
+  const std::string seen = upstream.requests().at(0);
+  EXPECT_NE(seen.find("\"model\":\"gpt-test\""), std::string::npos) << seen;
+  EXPECT_NE(seen.find("\"max_completion_tokens\":64"), std::string::npos) << seen;
+  const std::vector<ChargeRecord> rows = Rows(1);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].model_requested, "fast");
+  EXPECT_EQ(rows[0].charged_pico, kPlainPico);
+}
+
+class LlmProfiles : public LlmPolicyTest, public ::testing::WithParamInterface<pricing::Profile> {};
+
+TEST_P(LlmProfiles, DecideWhatIsChargedAndAreNamedInTheAnswer) {
+  ScriptedServer upstream(
+      ScriptedServer::Play([](int, int, const std::string&) { return ScriptedServer::Turn{Http(kPlain)}; }));
+  ProviderConfig provider = Provider("one", upstream);
+  provider.terms.profile = GetParam();
+  Start(Config({provider}));
+  const std::string name(pricing::ProfileName(GetParam()));
+  EXPECT_EQ(Ask(kBody).Header("Agent-Execution-Profile"), name);
+  const std::vector<ChargeRecord> rows = Rows(1);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].profile, name);
+  EXPECT_EQ(rows[0].list_pico, kPlainPico);
+  EXPECT_EQ(rows[0].charged_pico, GetParam() == pricing::Profile::kManaged ? kPlainPico : 0);
+  EXPECT_NE(Page().find("profile=\"" + name + "\""), std::string::npos);
+}
+INSTANTIATE_TEST_SUITE_P(All, LlmProfiles,
+                         ::testing::Values(pricing::Profile::kManaged, pricing::Profile::kByok,
+                                           pricing::Profile::kSubscription, pricing::Profile::kByoc));
+
+TEST_F(LlmPolicyTest, LabelsAreBounded) {
+  ScriptedServer upstream(
+      ScriptedServer::Play([](int, int, const std::string&) { return ScriptedServer::Turn{Http(kPlain)}; }));
+  Start(Config({Provider("one", upstream)}));
+  TestClient client(at_);
+  for (int i = 0; i < 300; ++i) {
+    client.Send("M" + std::to_string(i) + " /p" + std::to_string(i) + " HTTP/1.1\r\nHost: proxy\r\n\r\n");
+    client.Read();
+  }
+  const std::string page = Page();
+  EXPECT_NE(page.find("http_requests_total{method=\"other\",status=\"401\"} 300\n"), std::string::npos)
+      << page;
+  EXPECT_LT(std::ranges::count(page, '\n'), 200);
+}
+
+}  // namespace
+}  // namespace gpulens::proxy
