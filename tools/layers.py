@@ -72,7 +72,7 @@ FOREIGN = {
 }
 FOREIGN_IN_HEADERS = {"boost/": ("net",), "openssl/": ("net",)}
 # wire/ turns values into bytes and back; its callers read and write.
-NO_IO = ("wire", "names", "catalog", "energy", "ledger")
+NO_IO = ("wire", "names", "catalog", "energy", "ledger", "pricing")
 IO_HEADERS = re.compile(
     r"<(fstream|unistd\.h|fcntl\.h|filesystem|thread|sys/(socket|stat|epoll|uio)\.h|netdb\.h|netinet/.*)>"
     r'|"base/(files|fd|process)\.h"'

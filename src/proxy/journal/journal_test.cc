@@ -248,7 +248,7 @@ TEST_F(JournalDiskTest, FullAndRefuseNewRequestsWaitAndOpenOnesEnd) {
     JournalOptions options = Options();
     options.folder += truncates ? "1" : "2";
     const auto journal = OpenJournal(options);
-    for (uint64_t number : {1, 2, 3}) EXPECT_EQ(Begin(*journal, number), Kept::kOnDisk);
+    for (uint64_t number : {1U, 2U, 3U}) EXPECT_EQ(Begin(*journal, number), Kept::kOnDisk);
     EXPECT_EQ(Settle(*journal, 1), Kept::kOnDisk);
     disk_->truncate_error = truncates ? 0 : EIO;
     disk_->write_error = ENOSPC;
@@ -407,7 +407,7 @@ SmallJournal MakeSmallJournal() {
     const auto journal = OpenJournal(OptionsFor(folder.path()));
     for (uint64_t number = 0; number < 5; ++number) Begin(*journal, number);
     journal->Progress(ProgressOf(1));
-    for (uint64_t number : {0, 2, 4}) Settle(*journal, number);
+    for (uint64_t number : {0U, 2U, 4U}) Settle(*journal, number);
   }
   const std::string path = SegmentsIn(folder.path())[0];
   return {std::filesystem::path(path).filename(), *ReadFile(path)};

@@ -281,7 +281,7 @@ class ClickCharges final : public QueriedCharges<ClickCharges, Engine::kClickhou
 
   static std::string TypeName(const Column& column) {
     constexpr std::string_view kFew[] = {
-        "key_id", "tenant",   "budgets", "profile",    "region",   "api",       "operation",
+        "key_id", "tenant",   "budgets", "profile",    "region",   "api",           "operation",
         "tier",   "provider", "outcome", "counted_by", "currency", "price_version", "model_answered"};
     if (column.type == Type::kInt) return "Int64";
     if (column.type == Type::kMaybeInt) return "Nullable(Int64)";
