@@ -333,6 +333,7 @@ int RunCommandLine(int argc, char** argv) {
   AddSim(app, line.sim, line.code);
   AddConfig(app, line.code);
   AddMigrate(app, line.code);
+  AddProxy(app, line.code);
   AddQueue(app, line.code);
   AddGpu(app, line.code);
   AddCompletion(app, line);

@@ -517,9 +517,10 @@ LoadOutcome Load(const Schema& schema, const ConfigSources& sources) {
       .key = "", .type = OptionType::kGroup, .fallback = "", .help = "", .children = schema.options()};
   Walk::Shared shared{schema, overlay, problems, {}};
   outcome.config = Walk(shared, source, Origin::kFile).Group(root, tree.root(), "");
-  Validate(outcome.config, shared.spots, sources.inspect_file, problems);
+  if (schema.is_agents()) Validate(outcome.config, shared.spots, sources.inspect_file, problems);
   CheckPlugins(schema, outcome.config, source, problems);
-  WarnOfPlaces(outcome.config, sources, outcome.warnings);
+  if (schema.is_agents()) WarnOfPlaces(outcome.config, sources, outcome.warnings);
+  outcome.help = schema.help();
   if (problems.count() > 0) WarnOfBlanks(source, outcome.warnings);
   outcome.errors = problems.Shown(&source);
   outcome.error_count = problems.count();
@@ -545,7 +546,7 @@ std::string LoadOutcome::Errors() const {
   if (error_count == 0) return out;
   out += std::to_string(error_count) + (error_count == 1 ? " error in " : " errors in ") + error_files;
   if (error_count > errors.size()) out += ", the first " + std::to_string(errors.size()) + " are shown";
-  return out + ".   every key with its default: gpulens config schema\n";
+  return out + ".   every key with its default: " + help + "\n";
 }
 
 }  // namespace gpulens

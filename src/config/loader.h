@@ -63,10 +63,11 @@ struct ConfigSources {
 struct LoadOutcome {
   // Every option of the schema with the right type; where there were errors, with its default.
   Config config;
-  std::vector<Diagnostic> errors;     // at most 20, in the order of the file
-  size_t error_count = 0;             // all of them
-  std::string error_files;            // "gpulens.yaml and the environment"
-  std::vector<std::string> warnings;  // "gpulens.yaml:3:12: state_dir: cannot use /proc/x: …"
+  std::vector<Diagnostic> errors;              // at most 20, in the order of the file
+  size_t error_count = 0;                      // all of them
+  std::string error_files;                     // "gpulens.yaml and the environment"
+  std::string help = "gpulens config schema";  // prints every key
+  std::vector<std::string> warnings;           // "gpulens.yaml:3:12: state_dir: cannot use /proc/x: …"
   // Warnings of variables with our prefix that are no option, for commands about the configuration.
   std::vector<std::string> unknown_variables;
 

@@ -10,8 +10,6 @@
 namespace gpulens {
 namespace {
 
-constexpr std::string_view kPrefix = "GPULENS_";
-
 // Names that other programs and older tools of this field set. Earlier rows win over later ones, and
 // the variable of the option itself over all.
 struct Alias {
@@ -159,7 +157,7 @@ void ConfigOverlay::Set(const Schema::Leaf& leaf, OverlaySetting setting) {
 void ConfigOverlay::AddVariable(const Schema& schema, const EnvironmentVariable& variable,
                                 std::vector<std::string>& warnings) {
   std::string_view name = variable.name;
-  if (!name.starts_with(kPrefix) || IsReserved(name)) return;
+  if (!name.starts_with(schema.variables()) || IsReserved(name)) return;
   std::vector<std::string_view> known;
   for (const Schema::Leaf& leaf : schema.leaves()) {
     known.push_back(leaf.variable);
@@ -224,7 +222,7 @@ void ConfigOverlay::AddFlag(const Schema& schema, const FlagValue& flag) {
   std::vector<std::string_view> known;
   for (const Schema::Leaf& one : schema.leaves()) known.push_back(one.path);
   std::string_view near = NearestWord(flag.path, known);
-  std::string hint = near.empty() ? "every key with its default: gpulens config schema"
+  std::string hint = near.empty() ? "every key with its default: " + std::string(schema.help())
                                   : "did you mean " + std::string(near) + "?";
   problems_->Add({"command line", 0, 0, 1, {}, 0}, "no option " + QuotedText(flag.path), std::move(hint));
 }

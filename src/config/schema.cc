@@ -141,8 +141,8 @@ constexpr Section kSections[] = {
     {"receivers", "receiver", "Servers for data from other programs", false},
 };
 
-std::string VariableOf(std::string_view path) {
-  std::string name = "GPULENS_";
+std::string VariableOf(std::string_view start, std::string_view path) {
+  std::string name(start);
   for (char c : path) {
     name += c == '.' ? '_' : c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   }
@@ -210,7 +210,7 @@ void Schema::AddLeaves(std::span<const OptionSpec> options, const std::string& p
     if (spec.type == OptionType::kGroup) {
       AddLeaves(spec.children, path + ".");
     } else {
-      std::string variable = VariableOf(path);
+      std::string variable = VariableOf(variables_, path);
       leaves_.push_back({std::move(path), std::move(variable), &spec});
     }
   }
@@ -236,6 +236,11 @@ Schema::Schema(std::span<const PluginSchema> plugins) : specs_(plugins.begin(), 
   AddLeaves(root_, "");
   std::unordered_set<std::string_view> variables;
   for (const Leaf& leaf : leaves_) CHECK(variables.insert(leaf.variable).second);
+}
+
+Schema::Schema(std::span<const OptionSpec> options, std::string_view variables, std::string_view help)
+    : root_(options.begin(), options.end()), is_agents_(false), variables_(variables), help_(help) {
+  AddLeaves(root_, "");
 }
 
 const OptionSpec* Schema::FindNamed(const OptionSpec& section, std::string_view key) const noexcept {

@@ -37,11 +37,18 @@ struct PluginSchema {
 class Schema {
  public:
   explicit Schema(std::span<const PluginSchema> plugins);
+  // Of another program's file, which has no plugins: its options, the start of its variables
+  // ("GPULENS_PROXY_"), and what prints all its keys, for messages. Static storage.
+  Schema(std::span<const OptionSpec> options, std::string_view variables, std::string_view help);
   Schema(const Schema&) = delete;
   Schema& operator=(const Schema&) = delete;
 
   std::span<const OptionSpec> options() const noexcept { return root_; }
   std::span<const PluginSchema> plugins() const noexcept { return specs_; }
+  // Whether this is the agent's: with its pages, plugins and state folder.
+  bool is_agents() const noexcept { return is_agents_; }
+  std::string_view variables() const noexcept { return variables_; }
+  std::string_view help() const noexcept { return help_; }
   // Whether `group` is the group of one plugin: then it has `enabled`, and listing it turns it on.
   bool IsPlugin(const OptionSpec& group) const { return plugins_.contains(&group); }
   // The group of the plugin that `key` names in a section: "otlp/b" is a further "otlp". Null for another
@@ -74,6 +81,8 @@ class Schema {
   std::vector<PluginSchema> specs_;
   std::unordered_set<const OptionSpec*> plugins_, several_;
   std::vector<Leaf> leaves_;
+  bool is_agents_ = true;
+  std::string_view variables_ = "GPULENS_", help_ = "gpulens config schema";
 };
 
 }  // namespace gpulens

@@ -44,6 +44,8 @@ Result<std::unique_ptr<ChargeStore>> OpenStoreToRead(const std::string& place) {
   return std::unique_ptr<ChargeStore>(std::move(file));
 }
 
+}  // namespace
+
 Result<pricing::PriceTable> LoadPrices(const ProxyOptions& options) {
   std::vector<pricing::PriceFile> files;
   for (const std::string& path : options.price_files) {
@@ -55,8 +57,6 @@ Result<pricing::PriceTable> LoadPrices(const ProxyOptions& options) {
   for (const ProviderConfig& provider : options.config.providers) names.push_back(provider.prices);
   return pricing::PriceTable::Load(files, names);
 }
-
-}  // namespace
 
 class LlmProxy::Impl {
  public:

@@ -11,6 +11,7 @@
 
 #include "net/message/address.h"
 #include "net/relay/relay_server.h"
+#include "pricing/price_table.h"
 #include "proxy/admission/admission.h"
 #include "proxy/journal/journal.h"
 #include "proxy/proxy_config.h"
@@ -40,6 +41,9 @@ struct ProxyOptions {
   std::vector<std::string> price_files;  // in ascending precedence
   ProxyConfig config;
 };
+
+// The price files, of the configured providers. kInvalidArgument names file, line and column.
+Result<pricing::PriceTable> LoadPrices(const ProxyOptions& options);
 
 // Thread-safe.
 class LlmProxy {

@@ -121,6 +121,8 @@ Result<LlmPath> NormalLlmPath(std::string_view target) {
   return out;
 }
 
+std::span<const LlmRoute> LlmRoutes() noexcept { return kRoutes; }
+
 LlmRouteMatch FindLlmRoute(std::string_view method, std::string_view path) noexcept {
   for (const LlmRoute& route : kRoutes) {
     if (route.method != "*" && route.method != method) continue;

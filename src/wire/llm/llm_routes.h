@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -75,6 +76,9 @@ struct LlmPath {
   bool operator==(const LlmPath&) const = default;
 };
 Result<LlmPath> NormalLlmPath(std::string_view target);
+
+// All rows, in their order.
+std::span<const LlmRoute> LlmRoutes() noexcept;
 
 struct LlmRouteMatch {
   const LlmRoute* route;   // never null; static storage

@@ -1,0 +1,302 @@
+// `gpulens proxy`: the proxy that meters LLM APIs, and its keys.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/run/config_file.h"
+#include "base/fd.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/parse.h"
+#include "base/result.h"
+#include "base/text.h"
+#include "cli/common/output.h"
+#include "cli/help/help.h"
+#include "cli/proxy/proxy_options.h"
+#include "config/print.h"
+#include "proxy/admission/keys.h"
+#include "proxy/llm_proxy.h"
+#include "wire/llm/llm_routes.h"
+
+namespace gpulens {
+
+namespace {
+
+constexpr const char* kProxyFooter = R"(
+  gpulens proxy --config proxy.yaml
+  gpulens proxy --config proxy.yaml --check          is it right, and what it means
+  gpulens proxy --print-routes                       paths that are metered, free and refused
+  gpulens proxy --print-config                       every key with its default
+  gpulens proxy keys new --id ada --tenant acme --config proxy.yaml
+
+A client sends its virtual key where the provider's would be (Authorization, x-api-key, …).
+SIGHUP reads keys, prices, providers, routes and budgets again. docs/proxy.md.
+Exit: 0 stopped by Ctrl-C or SIGTERM · 1 cannot run · 2 wrong configuration)";
+
+constexpr const char* kKeysFooter = R"(
+  gpulens proxy keys new --id ada --tenant acme          prints the key once, and adds its line
+  gpulens proxy keys new --id ci --tenant acme --budgets 25/month --models 'gpt-*'
+  gpulens proxy keys list
+
+The file has hashes of the keys, not the keys: who loses one needs a new one. To end a key, set its
+state to revoked, and send the proxy SIGHUP.
+Exit: 0 done · 1 the file cannot be read or written · 2 wrong use)";
+
+// Open requests are let finish so long; SDKs repeat what is cut then.
+constexpr Duration kGrace = std::chrono::seconds(30);
+
+struct ProxyCommandOptions {
+  std::string config_file;
+  bool check = false, print_routes = false, print_config = false, markdown = false;
+  // Of keys.
+  std::string keys_file, id, tenant, project, models, budgets, expires, profile;
+  int64_t rpm = 0, tpm = 0, streams = 0, default_max_tokens = 0;
+};
+
+// What one file means. False: it is wrong, which was reported.
+bool Load(const std::string& file, LoadOutcome& loaded, proxy::ProxyOptions& options) {
+  loaded = LoadConfig(ProxySchema(), file, {});
+  std::string report = loaded.FullReport();
+  std::vector<std::string> errors;
+  if (loaded.ok()) options = MakeProxyOptions(loaded.config, errors);
+  for (const std::string& error : errors) report += error + "\n";
+  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
+  return loaded.ok() && errors.empty();
+}
+
+std::string FileOf(const ProxyCommandOptions& options) {
+  if (!options.config_file.empty()) return options.config_file;
+  const char* variable = std::getenv("GPULENS_PROXY_CONFIG");
+  if (variable && *variable) return variable;
+  constexpr const char* kSystem = "/etc/gpulens/proxy.yaml";
+  return ::access(kSystem, R_OK) == 0 ? kSystem : "";
+}
+
+int PrintRoutes() {
+  constexpr std::string_view kAccess[] = {"metered", "free", "not for keys with a budget", "unknown"};
+  std::string out = "METHOD  ACCESS                      API        PATH\n";
+  for (const LlmRoute& route : LlmRoutes()) {
+    if (route.access == LlmAccess::kUnknown) continue;
+    std::string line;
+    line.append(route.method).resize(8, ' ');
+    line.append(kAccess[static_cast<size_t>(route.access)]).resize(36, ' ');
+    line.append(LlmApiName(route.api)).resize(47, ' ');
+    out += line.append(route.path) + "\n";
+  }
+  return WriteText(out) ? 0 : 1;
+}
+
+int Check(const proxy::ProxyOptions& options, const std::string& file) {
+  int code = 0;
+  std::string out = (file.empty() ? std::string("no file") : file) + ": good.\n";
+  const Result<proxy::KeyTable> keys = proxy::KeyTable::Load(options.keys_file);
+  if (keys) {
+    out += options.keys_file + ": " + std::to_string(keys->keys().size()) + " keys\n";
+  } else {
+    out += options.keys_file + ": " + keys.error().detail + "\n";
+    code = 2;
+  }
+  Result<pricing::PriceTable> prices = proxy::LoadPrices(options);
+  if (prices) {
+    for (const pricing::PriceTable::Source& source : prices->sources())
+      out += source.name + ": " + std::to_string(source.rows) + " rows of these providers, " +
+             std::to_string(source.disputed) + " of them disputed\n";
+    if (prices->models() == 0) out += "no price is known: no key with a budget can use a managed provider\n";
+  } else {
+    out += prices.error().detail + "\n";
+    code = 2;
+  }
+  for (const proxy::ProviderConfig& provider : options.config.providers)
+    out += "provider " + provider.name + ": " + provider.upstream.url.Shown() + ", " +
+           std::string(pricing::ProfileName(provider.terms.profile)) +
+           (provider.credential.empty() ? ", with the client's own key" : "") + "\n";
+  for (const proxy::BudgetSpec& budget : options.budgets)
+    out += "budget " + budget.name + ": " + pricing::UsdText(pricing::PicoSum(budget.limit_pico)) +
+           " USD a " + proxy::BudgetWindowText(budget.window) +
+           (budget.mode == proxy::BudgetMode::kHard ? ", hard" : ", soft") + "\n";
+  return WriteText(out) ? code : 1;
+}
+
+int Run(const std::string& file) {
+  LoadOutcome loaded;
+  proxy::ProxyOptions options;
+  if (!Load(file, loaded, options)) return 2;
+  SetLogOptions(LogOptionsFor(loaded.config.Group("log")));
+  static_cast<void>(SetLogLevels(loaded.config.Group("log").Text("level")));
+  ::signal(SIGPIPE, SIG_IGN);
+  // Before there are threads: they inherit the mask, and this one waits.
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&signals, signal);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  auto started = proxy::LlmProxy::Start(std::move(options));
+  if (!started)
+    return FailCommand("proxy", started.error().detail,
+                       started.error().code == Code::kInvalidArgument ? 2 : 1);
+  proxy::LlmProxy& running = **started;
+  std::string at;
+  for (const Endpoint& address : running.addresses()) at += (at.empty() ? "" : ", ") + address.ToString();
+  Log(LogLevel::kInfo, "proxy", "ready", "Serving at " + at + ".");
+  while (true) {
+    int signal = 0;
+    if (::sigwait(&signals, &signal) != 0) continue;
+    if (signal != SIGHUP) break;
+    LoadOutcome again;
+    proxy::ProxyOptions next;
+    Status status = Load(file, again, next) ? running.Reload(std::move(next))
+                                            : Status{Code::kInvalidArgument, "the configuration is wrong"};
+    if (status)
+      Log(LogLevel::kInfo, "proxy", "reloaded",
+          "Keys, prices, providers, routes and budgets were read again.");
+    else Log(LogLevel::kError, "proxy", "not_reloaded", "Nothing was changed: " + status.detail + ".");
+  }
+  Log(LogLevel::kInfo, "proxy", "stopping", "Open requests have 30 s to finish.");
+  running.Stop(kGrace);
+  return 0;
+}
+
+int RunProxy(const ProxyCommandOptions& options) {
+  if (options.print_routes) return PrintRoutes();
+  if (options.print_config)
+    return WriteText(options.markdown ? PrintMarkdownSchema(ProxySchema()) : PrintSchema(ProxySchema())) ? 0
+                                                                                                         : 1;
+  const std::string file = FileOf(options);
+  if (!options.check) return Run(file);
+  LoadOutcome loaded;
+  proxy::ProxyOptions made;
+  return Load(file, loaded, made) ? Check(made, file) : 2;
+}
+
+// The file of keys: named, else that of the configuration.
+std::string KeysFile(const ProxyCommandOptions& options) {
+  if (!options.keys_file.empty()) return options.keys_file;
+  const LoadOutcome loaded = LoadConfig(ProxySchema(), FileOf(options), {});
+  if (!loaded.config.Text("keys").empty()) return loaded.config.Text("keys");
+  const std::string state = ProxyStateDir(loaded.config);
+  return state.empty() ? state : state + "/keys.tsv";
+}
+
+int NewKeyCommand(const ProxyCommandOptions& options) {
+  const std::string path = KeysFile(options);
+  if (path.empty())
+    return FailCommand("proxy keys", "there is no state folder here; name a file with --file", 2);
+  // A line of the file's own format is parsed, so that both have one meaning.
+  std::string columns =
+      "id\tsha256\ttenant\tproject\tmodels\tbudgets\trpm\ttpm\tstreams\tprofile\texpires\tdefault_max_"
+      "tokens\n";
+  const auto number = [](int64_t value) { return value > 0 ? std::to_string(value) : std::string("-"); };
+  const auto text = [](const std::string& value) { return value.empty() ? std::string("-") : value; };
+  for (const std::string* one : {&options.id, &options.tenant, &options.project, &options.models,
+                                 &options.budgets, &options.expires, &options.profile}) {
+    if (one->find_first_of("\t\n\r") != std::string::npos)
+      return FailCommand("proxy keys", "a tab or a line break cannot be in a value", 2);
+  }
+  columns += options.id + "\t" + std::string(64, '0') + "\t" + options.tenant + "\t" + text(options.project) +
+             "\t" + text(options.models) + "\t" + text(options.budgets) + "\t" + number(options.rpm) + "\t" +
+             number(options.tpm) + "\t" + number(options.streams) + "\t" + text(options.profile) + "\t" +
+             text(options.expires) + "\t" + number(options.default_max_tokens) + "\n";
+  Result<proxy::KeyTable> settings = proxy::KeyTable::Parse(columns, "the options");
+  if (!settings) return FailCommand("proxy keys", settings.error().detail, 2);
+  const bool exists = ::access(path.c_str(), F_OK) == 0;
+  if (exists) {
+    const Result<proxy::KeyTable> present = proxy::KeyTable::Load(path);
+    if (!present) return FailCommand("proxy keys", present.error().detail, 1);
+    if (present->Find(options.id) != nullptr)
+      return FailCommand("proxy keys", path + " has a key " + options.id + " already; take another id", 2);
+    const Result<std::string> whole = ReadFile(path, proxy::KeyTable::kMostFileBytes);
+    if (!whole) return FailCommand("proxy keys", path + ": " + whole.error().detail, 1);
+    std::string_view rest = *whole;
+    std::string_view first = TakeUntil(rest, '\n');
+    while (first.starts_with('#')) first = TakeUntil(rest, '\n');
+    if (first != proxy::kKeyColumns)
+      return FailCommand(
+          "proxy keys",
+          path + " has other columns than a new file; add a line by hand, or name another file with --file",
+          1);
+  }
+  const Result<proxy::NewKey> made = proxy::MakeKey(settings->keys().front());
+  if (!made) return FailCommand("proxy keys", made.error().detail, 1);
+  if (!exists) {
+    if (const Status status = MakeFoldersAbove(path); !status)
+      return FailCommand("proxy keys", status.detail, 1);
+  }
+  UniqueFd out(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const std::string line = (exists ? "" : std::string(proxy::kKeyColumns) + "\n") + made->line + "\n";
+  if (!out || ::write(out.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+    return FailCommand("proxy keys", path + " cannot be written", 1);
+  WriteNote("added to " + path + "; a running proxy reads it at SIGHUP. The key is shown this once:");
+  return WriteText(made->key + "\n") ? 0 : 1;
+}
+
+int ListKeys(const ProxyCommandOptions& options) {
+  const std::string path = KeysFile(options);
+  const Result<proxy::KeyTable> keys = proxy::KeyTable::Load(path);
+  if (!keys) return FailCommand("proxy keys", keys.error().detail, 1);
+  std::string out = "ID\tTENANT\tPROFILE\tSTATE\tMODELS\n";
+  for (const proxy::VirtualKey& key : keys->keys()) {
+    std::string models;
+    for (const std::string& model : key.models) models += (models.empty() ? "" : ",") + model;
+    const std::string_view profile = proxy::KeyProfileName(key.profile);
+    out += key.id + "\t" + key.tenant + "\t" + std::string(profile.empty() ? "-" : profile) + "\t" +
+           (key.revoked ? "revoked" : "active") + "\t" + (models.empty() ? "*" : models) + "\n";
+  }
+  return WriteText(out) ? 0 : 1;
+}
+
+}  // namespace
+
+void AddProxy(CLI::App& app, int& code) {
+  auto kept = std::make_shared<ProxyCommandOptions>();
+  ProxyCommandOptions& options = *kept;
+  CLI::App* command =
+      app.add_subcommand("proxy", "Meter requests to LLM APIs, with keys, prices and budgets.");
+  command->group("LLM engines");
+  command->footer(kProxyFooter);
+  AddOption(*command, "--config", options.config_file,
+            "Its file; default: $GPULENS_PROXY_CONFIG, /etc/gpulens/proxy.yaml", "FILE");
+  command->add_flag("--check", options.check, "Read the file, keys and prices, and print what they mean");
+  command->add_flag("--print-routes", options.print_routes, "Print the paths it knows");
+  command->add_flag("--print-config", options.print_config,
+                    "Print every key with its type, default and meaning");
+  command->add_flag("--markdown", options.markdown, "Of --print-config: as the table of docs/proxy.md");
+  command->require_subcommand(0, 1);
+  command->callback([kept, command, &code] {
+    if (command->get_subcommands().empty()) code = RunProxy(*kept);
+  });
+
+  CLI::App* keys = command->add_subcommand("keys", "Make and list virtual keys.");
+  keys->footer(kKeysFooter);
+  keys->require_subcommand(1);
+  CLI::App* make = keys->add_subcommand("new", "Make a key, print it once, and add its line to the file.");
+  CLI::App* list = keys->add_subcommand("list", "List keys, without secrets.");
+  for (CLI::App* one : {make, list}) {
+    AddOption(*one, "--config", options.config_file, "The proxy's file, which names the file of keys",
+              "FILE");
+    AddOption(*one, "--file", options.keys_file, "The file of keys", "FILE");
+  }
+  AddOption(*make, "--id", options.id, "Public name: letters, digits and hyphens", "ID")->required();
+  AddOption(*make, "--tenant", options.tenant, "Who pays", "NAME")->required();
+  AddOption(*make, "--project", options.project, "A part of the tenant", "NAME");
+  AddOption(*make, "--models", options.models, "Patterns, comma-separated; default: all", "LIST");
+  AddOption(*make, "--budgets", options.budgets, "Names, or amounts of its own: 25.50/month,3/day", "LIST");
+  AddOption(*make, "--expires", options.expires, "A date or an RFC 3339 time", "TIME");
+  AddOption(*make, "--profile", options.profile,
+            "managed, byok, subscription or byoc; default: the provider's", "WORD");
+  make->add_option("--rpm", options.rpm, "Requests a minute");
+  make->add_option("--tpm", options.tpm, "Tokens a minute");
+  make->add_option("--streams", options.streams, "Streams at once");
+  make->add_option("--default-max-tokens", options.default_max_tokens,
+                   "Set where a request has no limit of its own");
+  make->callback([kept, &code] { code = NewKeyCommand(*kept); });
+  list->callback([kept, &code] { code = ListKeys(*kept); });
+}
+
+}  // namespace gpulens
