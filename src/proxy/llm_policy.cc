@@ -215,7 +215,7 @@ class LlmExchange final : public RelayExchange {
   ClientRef client_;
   std::string_view body_;
   LlmRequest request_;
-  std::string model_;  // asked for
+  std::string model_;  // of the request
   std::vector<const ProviderConfig*> providers_;
   size_t attempt_ = 0;
   int attempts_made_ = 0;
@@ -413,7 +413,7 @@ void LlmExchange::OnRequest(const RelayRequest& request) {
   Admit();
 }
 
-// A provider that is charged for must have prices for what it may be asked.
+// A provider that is charged for must have prices for what it may get.
 bool LlmExchange::HasPrices() const {
   return std::ranges::all_of(providers_, [&](const ProviderConfig* one) {
     return Terms(*one).profile != pricing::Profile::kManaged ||
@@ -600,7 +600,7 @@ void LlmExchange::Dispatch() {
     }
     (fields_ += to.credential) += "\r\n";
   } else if (head_->Header(kKeyField).empty()) {
-    // The field has our key, which is nobody else's.
+    // The field has our key, which no other program gets.
     for (std::string_view field : kCredentialFields) drop_.push_back(field);
   }
   if (metered_) {
@@ -683,13 +683,13 @@ void LlmExchange::OnUpstreamHead(const RelayHead& head, RelayPass& pass) {
   }
   answered_ = metered_ && status >= 200 && status < 300;
   const std::string_view coding = head.Header("content-encoding");
-  // A server that compresses although nobody asked is passed on as it is, and counted by its size.
+  // A server that compresses unrequested is passed on as it is, and counted by its size.
   if (answered_ && (coding.empty() || coding == "identity")) {
     LlmAnswerOptions options;
     options.shape = match_.route->shape;
     options.framing = framing;
     options.strip_usage = strip_;
-    options.reasoning_besides = provider().reasoning_beside;
+    options.reasoning_besides = provider().reasoning_besides;
     options.choices = request_.choices;
     reader_.emplace(options);
     pass.write_first = false;

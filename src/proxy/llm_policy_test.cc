@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/parse.h"
 #include "base/testing/temp_folder.h"
 #include "base/text.h"
 #include "net/relay/relay_server.h"
@@ -147,8 +148,8 @@ class LlmPolicyTest : public ::testing::Test {
     return "POST " + path + " HTTP/1.1\r\nHost: proxy\r\nAuthorization: Bearer " + key_ + "\r\n" + fields +
            "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
   }
-  Answer Ask(const std::string& body, const std::string& path = "/v1/chat/completions",
-             const std::string& fields = {}) {
+  Answer Query(const std::string& body, const std::string& path = "/v1/chat/completions",
+               const std::string& fields = {}) {
     TestClient client(at_);
     client.Send(Request(body, path, fields));
     return client.Read();
@@ -179,15 +180,15 @@ class LlmPolicyTest : public ::testing::Test {
 };
 
 const std::string kBody =
-    R"({"model":"gpt-test","messages":[{"role":"user","content":"say hello"}],"max_tokens":100})";
+    R"({"model":"gpt-test","messages":[{"role":"user","content":"write hello"}],"max_tokens":100})";
 const std::string kStreamBody =
-    R"({"model":"gpt-test","messages":[{"role":"user","content":"say hello"}],"max_tokens":100,"stream":true})";
+    R"({"model":"gpt-test","messages":[{"role":"user","content":"write hello"}],"max_tokens":100,"stream":true})";
 
 TEST_F(LlmPolicyTest, AWholeAnswerIsPassedOnAndChargedOnce) {
   ScriptedServer upstream(
       ScriptedServer::Play([](int, int, const std::string&) { return ScriptedServer::Turn{Http(kPlain)}; }));
   Start(Config({Provider("one", upstream)}));
-  const Answer answer = Ask(kBody);
+  const Answer answer = Query(kBody);
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.body, kPlain);
   EXPECT_EQ(answer.Header("Agent-Execution-Profile"), "managed");
@@ -214,24 +215,25 @@ TEST_F(LlmPolicyTest, AWholeAnswerIsPassedOnAndChargedOnce) {
   EXPECT_NE(page.find("http_requests_total{method=\"POST\",status=\"200\"} 1\n"), std::string::npos);
 }
 
-TEST_F(LlmPolicyTest, AStreamHasTheBytesThatTheClientAskedForAndTheSameCharge) {
+TEST_F(LlmPolicyTest, AStreamHasTheBytesThatTheClientRequestedAndTheSameCharge) {
   std::atomic<int> injected{0};
   ScriptedServer upstream(ScriptedServer::Play([&](int, int, const std::string& request) {
-    const bool asked = request.find("\"include_usage\":true") != std::string::npos;
-    injected += asked;
-    return ScriptedServer::Turn{
-        .answer = Http(asked ? kStreamWithUsage : kStream, "text/event-stream"), .step = 7, .close = true};
+    const bool requested = request.find("\"include_usage\":true") != std::string::npos;
+    injected += requested;
+    return ScriptedServer::Turn{.answer = Http(requested ? kStreamWithUsage : kStream, "text/event-stream"),
+                                .step = 7,
+                                .close = true};
   }));
   Start(Config({Provider("one", upstream)}));
   TestClient client(at_);
   client.Send(Request(kStreamBody, "/v1/chat/completions", "Connection: close\r\n"));
   const std::string all = client.ReadAll();
-  // The bytes are those of a server that was not asked for usage.
+  // The bytes are those of a server that no program requests usage from.
   std::string payload;
   std::string_view rest = std::string_view(all).substr(all.find("\r\n\r\n") + 4);
   while (!rest.empty()) {
     const size_t end = rest.find("\r\n");
-    const size_t size = std::strtoul(std::string(rest.substr(0, end)).c_str(), nullptr, 16);
+    const size_t size = ParseInt<size_t>(rest.substr(0, end), 16).value_or(0);
     if (size == 0) break;
     payload += rest.substr(end + 2, size);
     rest.remove_prefix(end + 2 + size + 2);
@@ -270,20 +272,20 @@ TEST_F(LlmPolicyTest, RefusalsHaveTheFormOfTheApi) {
       ScriptedServer::Play([](int, int, const std::string&) { return ScriptedServer::Turn{Http(kPlain)}; }));
   Start(Config({Provider("one", upstream), Provider("two", upstream, LlmApi::kAnthropic)}));
   const std::string right = std::exchange(key_, "gpl_ada_wrong");
-  EXPECT_EQ(Ask(kBody).status, 401);
-  EXPECT_NE(Ask(kBody).body.find("\"code\":\"invalid_api_key\""), std::string::npos);
-  EXPECT_NE(Ask(kBody, "/v1/messages").body.find("\"authentication_error\""), std::string::npos);
+  EXPECT_EQ(Query(kBody).status, 401);
+  EXPECT_NE(Query(kBody).body.find("\"code\":\"invalid_api_key\""), std::string::npos);
+  EXPECT_NE(Query(kBody, "/v1/messages").body.find("\"authentication_error\""), std::string::npos);
   key_ = right;
-  EXPECT_EQ(Ask("{\"model\":1}").status, 400);
-  EXPECT_EQ(Ask("{\"messages\":[]}").status, 400);
-  EXPECT_EQ(Ask("not json").status, 400);
-  EXPECT_EQ(Ask(kBody, "/v1/unknown").status, 404);
-  EXPECT_EQ(Ask(kBody, "/v1/audio/speech").status, 404);
+  EXPECT_EQ(Query("{\"model\":1}").status, 400);
+  EXPECT_EQ(Query("{\"messages\":[]}").status, 400);
+  EXPECT_EQ(Query("not json").status, 400);
+  EXPECT_EQ(Query(kBody, "/v1/unknown").status, 404);
+  EXPECT_EQ(Query(kBody, "/v1/audio/speech").status, 404);
   EXPECT_EQ(upstream.connections(), 0);
   EXPECT_EQ(admission_.refusals()[static_cast<size_t>(RefusalReason::kBadKey)], 3u);
 }
 
-TEST_F(LlmPolicyTest, AHardBudgetIsNotPassedAndSaysSo) {
+TEST_F(LlmPolicyTest, AHardBudgetIsNotPassedAndIsReported) {
   ScriptedServer upstream(
       ScriptedServer::Play([](int, int, const std::string&) { return ScriptedServer::Turn{Http(kPlain)}; }));
   BudgetSpec budget;
@@ -295,7 +297,7 @@ TEST_F(LlmPolicyTest, AHardBudgetIsNotPassedAndSaysSo) {
   // Each reserves 100 tokens of output and the bytes of its text; each costs kPlainPico.
   int good = 0, refused = 0;
   for (int i = 0; i < 5; ++i) {
-    const Answer answer = Ask(kBody);
+    const Answer answer = Query(kBody);
     good += answer.status == 200;
     refused += answer.status == 429 && answer.body.find("insufficient_quota") != std::string::npos &&
                answer.Header("x-should-retry") == "false";
@@ -306,7 +308,7 @@ TEST_F(LlmPolicyTest, AHardBudgetIsNotPassedAndSaysSo) {
   ASSERT_TRUE(view);
   EXPECT_EQ(view->spent_pico, good * kPlainPico);
   // No request without a bound of its cost: the model's bound counts, which is above the limit.
-  EXPECT_EQ(Ask(R"({"model":"gpt-test","messages":[]})").status, 429);
+  EXPECT_EQ(Query(R"({"model":"gpt-test","messages":[]})").status, 429);
 }
 
 TEST_F(LlmPolicyTest, AProviderThatFailsIsReplacedAndTheOtherOneIsCharged) {
@@ -318,7 +320,7 @@ TEST_F(LlmPolicyTest, AProviderThatFailsIsReplacedAndTheOtherOneIsCharged) {
   ProxyConfig config = Config({Provider("busy", busy), Provider("good", good)});
   config.attempts = 2;
   Start(std::move(config));
-  const Answer answer = Ask(kBody);
+  const Answer answer = Query(kBody);
   EXPECT_EQ(answer.status, 200);
   const std::vector<ChargeRecord> rows = Rows(1);
   ASSERT_EQ(rows.size(), 1u);
@@ -339,7 +341,7 @@ TEST_F(LlmPolicyTest, AnUpstreamThatIsAwayCostsNothing) {
   const ProviderConfig provider = Provider("one", *gone);
   gone = nullptr;
   Start(Config({provider}));
-  const Answer answer = Ask(kBody);
+  const Answer answer = Query(kBody);
   EXPECT_EQ(answer.status, 502);
   EXPECT_NE(answer.body.find("\"error\""), std::string::npos);
   const std::vector<ChargeRecord> rows = Rows(1);
@@ -404,9 +406,9 @@ TEST_F(LlmPolicyTest, AnIdempotencyKeyIsChargedOnce) {
   ScriptedServer upstream(
       ScriptedServer::Play([](int, int, const std::string&) { return ScriptedServer::Turn{Http(kPlain)}; }));
   Start(Config({Provider("one", upstream)}));
-  EXPECT_EQ(Ask(kBody, "/v1/chat/completions", "Idempotency-Key: k1\r\n").status, 200);
-  EXPECT_EQ(Ask(kBody, "/v1/chat/completions", "Idempotency-Key: k1\r\n").status, 409);
-  EXPECT_EQ(Ask(kBody, "/v1/chat/completions", "Idempotency-Key: k2\r\n").status, 200);
+  EXPECT_EQ(Query(kBody, "/v1/chat/completions", "Idempotency-Key: k1\r\n").status, 200);
+  EXPECT_EQ(Query(kBody, "/v1/chat/completions", "Idempotency-Key: k1\r\n").status, 409);
+  EXPECT_EQ(Query(kBody, "/v1/chat/completions", "Idempotency-Key: k2\r\n").status, 200);
   EXPECT_EQ(upstream.requests().size(), 2u);
   EXPECT_EQ(Rows(2).size(), 2u);
 }
@@ -417,7 +419,7 @@ TEST_F(LlmPolicyTest, AModelHasAnotherNameAtTheProviderAndAKeyALimit) {
   ProviderConfig provider = Provider("one", upstream);
   provider.models["fast"] = "gpt-test";
   Start(Config({provider}), "\t\t64");
-  EXPECT_EQ(Ask(R"({"model":"fast","messages":[]})").status, 200);
+  EXPECT_EQ(Query(R"({"model":"fast","messages":[]})").status, 200);
   const std::string seen = upstream.requests().at(0);
   EXPECT_NE(seen.find("\"model\":\"gpt-test\""), std::string::npos) << seen;
   EXPECT_NE(seen.find("\"max_completion_tokens\":64"), std::string::npos) << seen;
@@ -436,7 +438,7 @@ TEST_P(LlmProfiles, DecideWhatIsChargedAndAreNamedInTheAnswer) {
   provider.terms.profile = GetParam();
   Start(Config({provider}));
   const std::string name(pricing::ProfileName(GetParam()));
-  EXPECT_EQ(Ask(kBody).Header("Agent-Execution-Profile"), name);
+  EXPECT_EQ(Query(kBody).Header("Agent-Execution-Profile"), name);
   const std::vector<ChargeRecord> rows = Rows(1);
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].profile, name);

@@ -33,7 +33,7 @@ Result<std::unique_ptr<ChargeStore>> OpenStore(const std::string& place) {
   return std::unique_ptr<ChargeStore>(std::move(file));
 }
 
-// For questions beside the fold, which writes.
+// For questions besides the fold, which writes.
 Result<std::unique_ptr<ChargeStore>> OpenStoreToRead(const std::string& place) {
   if (IsChargeServer(place)) return OpenChargeServer(place);
   ChargeFile::Options options;

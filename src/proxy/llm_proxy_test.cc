@@ -36,8 +36,8 @@ constexpr int64_t kPico = 10 * 2'000'000 + 5 * 8'000'000;  // 10 tokens in, 5 ou
 
 // Usage, and the id that the client put into the text.
 std::string AnswerTo(const std::string& request) {
-  const size_t at = request.find("say ");
-  const std::string what = request.substr(at + 4, request.find('"', at) - at - 4);
+  const size_t at = request.find("write ");
+  const std::string what = request.substr(at + 6, request.find('"', at) - at - 6);
   const std::string body = R"({"id":"c","model":"m","choices":[{"index":0,"message":{"content":")" + what +
                            R"("},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":5,)"
                            R"("total_tokens":15}})";
@@ -77,7 +77,7 @@ class LlmProxyTest : public ::testing::Test {
   }
   std::string Request(const std::string& what) const {
     const std::string body =
-        R"({"model":"m","max_tokens":5,"messages":[{"role":"user","content":"say )" + what + "\"}]}";
+        R"({"model":"m","max_tokens":5,"messages":[{"role":"user","content":"write )" + what + "\"}]}";
     return "POST /v1/chat/completions HTTP/1.1\r\nHost: p\r\nAuthorization: Bearer " + key_ +
            "\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
   }

@@ -17,7 +17,7 @@
 
 namespace gpulens::proxy {
 
-// Whether the proxy makes servers send usage in streams of clients that did not ask for it.
+// Whether the proxy makes servers send usage in streams of clients that did not request it.
 enum class StreamUsage : uint8_t {
   kAtEnd,       // include_usage
   kContinuous,  // and continuous_usage_stats: vLLM, whose cut streams then have exact counts
@@ -33,7 +33,7 @@ struct ProviderConfig {
   std::string prices;  // its name in the price files
   std::string region;
   StreamUsage stream_usage = StreamUsage::kAtEnd;
-  bool reasoning_beside = false;  // LlmAnswerOptions
+  bool reasoning_besides = false;  // LlmAnswerOptions
   // Names of models here, by the names that clients use: a deployment, a checkpoint.
   std::map<std::string, std::string, std::less<>> models;
   std::string cluster;        // of one's own machines

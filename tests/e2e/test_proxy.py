@@ -35,11 +35,11 @@ def sse(*events, names=False):
     return "".join((f"event: {one['type']}\n" if names else "") + f"data: {one if isinstance(one, str) else json.dumps(one)}\n\n" for one in events)
 
 
-def chat_stream(usage_asked):
-    chunk = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "gpt-test", **({"usage": None} if usage_asked else {})}
+def chat_stream(with_usage):
+    chunk = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "gpt-test", **({"usage": None} if with_usage else {})}
     words = [{**chunk, "choices": [{"index": 0, "delta": {"role": "assistant", "content": word}, "finish_reason": None}]} for word in ("hel", "lo")]
     end = [{**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
-    usage = [{**chunk, "choices": [], "usage": USAGE}] if usage_asked else []
+    usage = [{**chunk, "choices": [], "usage": USAGE}] if with_usage else []
     return sse(*words, *end, *usage, "[DONE]")
 
 
@@ -189,12 +189,12 @@ class Proxy(unittest.TestCase):
         self.assertEqual((path, headers["Authorization"]), ("/v1/chat/completions", "Bearer provider-secret-1"))
         text, chunks = "", list(self.openai.chat.completions.create(model="gpt-test", messages=messages, stream=True))
         for chunk in chunks:
-            text += chunk.choices[0].delta.content or ""  # no chunk without choices: none was asked for
-            self.assertNotIn("usage", chunk.model_fields_set, "nobody asked for it")
+            text += chunk.choices[0].delta.content or ""  # no chunk without choices: none was requested
+            self.assertNotIn("usage", chunk.model_fields_set, "no program requested it")
         self.assertEqual(text, "hello")
         self.assertTrue(Provider.seen[-1][2]["stream_options"]["include_usage"], "but the proxy did")
-        asked = list(self.openai.chat.completions.create(model="gpt-test", messages=messages, stream=True, stream_options={"include_usage": True}))
-        self.assertEqual(asked[-1].usage.total_tokens, 1050)
+        requested = list(self.openai.chat.completions.create(model="gpt-test", messages=messages, stream=True, stream_options={"include_usage": True}))
+        self.assertEqual(requested[-1].usage.total_tokens, 1050)
         tools = self.openai.chat.completions.create(model="fast", messages=messages, tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}])
         self.assertEqual(tools.choices[0].message.tool_calls[0].function.name, "f")
         self.assertEqual(Provider.seen[-1][2]["model"], "gpt-test")

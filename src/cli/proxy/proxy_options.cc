@@ -53,7 +53,7 @@ constexpr OptionSpec kProvider[] = {
                "it refuses that",
                kStreamUsages),
     BoolOption("reasoning_besides", false,
-               "It counts reasoning beside the output under OpenAI's names (xAI)"),
+               "It counts reasoning besides the output under OpenAI's names (xAI)"),
     NumberOption("fee", OptionType::kDouble, "0", "Of byok: charged as this part of the list price", 0, 1),
     TextOption("cluster", {}, "Of byoc: the cluster, a label"),
     TimeOption("target_ttft", {}, "The time to first token that the cluster is to keep, a gauge", 0, 3600),
@@ -295,7 +295,7 @@ class Maker {
     out.stream_usage = usage == "continuous" ? proxy::StreamUsage::kContinuous
                        : usage == "never"    ? proxy::StreamUsage::kNever
                                              : proxy::StreamUsage::kAtEnd;
-    out.reasoning_beside = group.Bool("reasoning_besides");
+    out.reasoning_besides = group.Bool("reasoning_besides");
     out.cluster = group.Text("cluster").empty() ? out.name : group.Text("cluster");
     if (group.Has("target_ttft"))
       out.target_ttft_ms = std::chrono::duration<double, std::milli>(group.Time("target_ttft")).count();
