@@ -236,6 +236,7 @@ class LlmExchange final : public RelayExchange {
   bool begun_ = false;     // the journal has it
   bool sent_ = false;      // something went to a provider
   bool settled_ = false, attempt_open_ = false;
+  bool client_left_ = false;  // the answer is read on for its usage
   int answer_status_ = 0;
   ChargeRecord record_;
 };
@@ -396,8 +397,8 @@ void LlmExchange::OnRequest(const RelayRequest& request) {
   if (needs_model && model_.empty()) return Reject(LlmError::kBadRequest, "the request names no model");
   providers_ = ProvidersFor(config(), match_.route->api, model_);
   if (providers_.empty()) return Reject(LlmError::kUnknownModel, "there is no route for this model");
-  if (metered_ && !client_->budgets.empty() && config().unknown_price == UnknownPrice::kRefuse &&
-      !HasPrices())
+  const bool has_budget = !client_->budgets.empty() || !client_->scoped.empty();
+  if (metered_ && has_budget && config().unknown_price == UnknownPrice::kRefuse && !HasPrices())
     return Reject(LlmError::kUnknownModel, "this model has no price, and the key has a budget");
   if (const std::string_view key = head_->Header("idempotency-key"); metered_ && !key.empty()) {
     const SecretDigest digest = DigestOf(key);
@@ -515,7 +516,7 @@ void LlmExchange::BeginRecord() {
   record_.dispatch_unix_ns = Now().unix_ns;
   record_.key = client_->key->id;
   record_.tenant = client_->key->tenant;
-  for (const Ref<Budget>& budget : client_->budgets) record_.budgets.push_back(budget->name());
+  record_.budgets = BudgetNames(*client_, provider().name, model_);
   record_.profile = pricing::ProfileName(Terms(provider()).profile);
   record_.region = provider().region;
   record_.provider = provider().name;
@@ -583,9 +584,10 @@ void LlmExchange::Dispatch() {
   } else {
     target_ += path_.path;
   }
-  const std::string query = match_.route->api == LlmApi::kGemini && !to.credential.empty()
-                                ? WithoutParameter(path_.query, "key")
-                                : std::string(path_.query);
+  const std::string query =
+      match_.route->api == LlmApi::kGemini && (!to.credential.empty() || head_->Header(kKeyField).empty())
+          ? WithoutParameter(path_.query, "key")
+          : std::string(path_.query);
   if (!query.empty()) (target_ += '?') += query;
   drop_.assign({kKeyField});
   fields_.clear();
@@ -735,11 +737,12 @@ void LlmExchange::SettleAndHold(RelayOutput& output) {
   if (settled_) return;
   output.Hold();
   IoLoop& loop = policy_.loop_;
-  Settle(true, ChargeOutcome::kComplete, [&loop, alive = std::weak_ptr<LlmExchange*>(alive_)](Kept) {
-    loop.Post([alive] {
-      if (const auto self = alive.lock()) (*self)->handle_.Resume();
-    });
-  });
+  Settle(true, client_left_ ? ChargeOutcome::kCancelled : ChargeOutcome::kComplete,
+         [&loop, alive = std::weak_ptr<LlmExchange*>(alive_)](Kept) {
+           loop.Post([alive] {
+             if (const auto self = alive.lock()) (*self)->handle_.Resume();
+           });
+         });
 }
 
 void LlmExchange::OnCut(const RelayAttempt& attempt, RelayOutput& output) {
@@ -754,6 +757,7 @@ void LlmExchange::OnCut(const RelayAttempt& attempt, RelayOutput& output) {
 }
 
 RelayDrain LlmExchange::OnClientGone() {
+  client_left_ = true;
   if (!answered_ || config().drain_bytes == 0) return {};
   return {.bytes = config().drain_bytes, .time = config().drain_time};
 }

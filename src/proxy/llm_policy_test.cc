@@ -450,6 +450,66 @@ INSTANTIATE_TEST_SUITE_P(All, LlmProfiles,
                          ::testing::Values(pricing::Profile::kManaged, pricing::Profile::kByok,
                                            pricing::Profile::kSubscription, pricing::Profile::kByoc));
 
+TEST_F(LlmPolicyTest, ADrainedAnswerIsCountedByTheProviderAndStaysCancelled) {
+  std::atomic<bool> go{false};
+  ScriptedServer upstream(ScriptedServer::Script([&](ScriptedServer::Peer& peer, int) {
+    const std::string head = peer.Head();
+    peer.Body(head);
+    const size_t first = kStreamWithUsage.find("\n\n") + 2;
+    peer.Write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n" +
+               kStreamWithUsage.substr(0, first));
+    Eventually([&] { return go.load(); });
+    peer.Write(kStreamWithUsage.substr(first));
+  }));
+  ProxyConfig config = Config({Provider("one", upstream)});
+  config.drain_bytes = 1 << 20;
+  Start(std::move(config));
+  {
+    TestClient client(at_);
+    client.Send(Request(kStreamBody));
+    EXPECT_EQ(client.Read(true).status, 200);
+    EXPECT_FALSE(client.ReadBytes(20).empty());
+  }
+  // Nothing is charged while the rest is outstanding.
+  gpulens::testing::ShortPause();
+  go = true;
+  const std::vector<ChargeRecord> rows = Rows(1);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].counted_by, CountedBy::kUsage);
+  EXPECT_EQ(rows[0].charged_pico, kPlainPico);
+}
+
+TEST_F(LlmPolicyTest, TheVirtualKeyNeverReachesAProvider) {
+  ScriptedServer upstream(
+      ScriptedServer::Play([](int, int, const std::string&) { return ScriptedServer::Turn{Http("{}")}; }));
+  ProviderConfig provider = Provider("one", upstream, LlmApi::kGemini);
+  provider.credential.clear();
+  Start(Config({provider}));
+  const std::string body = R"({"contents":[]})",
+                    path = "/v1beta/models/gemini-x:generateContent?key=" + key_ + "&a=b";
+  TestClient client(at_);
+  client.Send("POST " + path + " HTTP/1.1\r\nHost: proxy\r\nContent-Length: " + std::to_string(body.size()) +
+              "\r\n\r\n" + body);
+  EXPECT_EQ(client.Read().status, 200);
+  const std::string seen = upstream.requests().at(0);
+  EXPECT_EQ(seen.find("gpl_"), std::string::npos) << seen;
+  EXPECT_NE(seen.find("generateContent?a=b "), std::string::npos) << seen;
+}
+
+TEST_F(LlmPolicyTest, ABudgetOfAProviderIsInTheRow) {
+  ScriptedServer upstream(
+      ScriptedServer::Play([](int, int, const std::string&) { return ScriptedServer::Turn{Http(kPlain)}; }));
+  BudgetSpec mine, other;
+  mine.name = "of-one", mine.providers = {"one"}, mine.limit_pico = 1'000'000'000'000;
+  other = mine;
+  other.name = "of-two", other.providers = {"two"};
+  Start(Config({Provider("one", upstream)}), "\t\t", {mine, other});
+  EXPECT_EQ(Query(kBody).status, 200);
+  const std::vector<ChargeRecord> rows = Rows(1);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].budgets, std::vector<std::string>{"of-one"});
+}
+
 TEST_F(LlmPolicyTest, LabelsAreBounded) {
   ScriptedServer upstream(
       ScriptedServer::Play([](int, int, const std::string&) { return ScriptedServer::Turn{Http(kPlain)}; }));

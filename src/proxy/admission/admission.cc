@@ -198,6 +198,17 @@ Admission::Authenticated Admission::Authenticate(std::string_view presented, Ins
   return out;
 }
 
+std::vector<std::string> BudgetNames(const Client& client, std::string_view provider,
+                                     std::string_view model) {
+  std::vector<std::string> names;
+  for (const Ref<Budget>& budget : client.budgets) names.push_back(budget->name());
+  for (const Client::Scoped& scoped : client.scoped) {
+    if (MatchesAny(scoped.providers, provider) && MatchesAny(scoped.models, model))
+      names.push_back(scoped.budget->name());
+  }
+  return names;
+}
+
 Admission::Decision Admission::Admit(const Client& client, const AdmissionRequest& request, Instant now) {
   Decision out;
   if (!client.key->AllowsModel(request.model)) {

@@ -64,6 +64,9 @@ struct Client {
   };
   std::vector<Scoped> scoped;  // of those to some providers or models
 };
+// The names of the budgets in which Admit reserves for such a request: for its record, from which they are
+// restored.
+std::vector<std::string> BudgetNames(const Client& client, std::string_view provider, std::string_view model);
 using ClientRef = std::shared_ptr<const Client>;
 
 struct AdmissionRequest {
