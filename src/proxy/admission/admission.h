@@ -103,7 +103,7 @@ struct AdmissionOptions {
 // Thread-safe. Outlives its grants.
 class Admission {
  public:
-  explicit Admission(AdmissionOptions options = {}) : options_(std::move(options)) {}
+  explicit Admission(const AdmissionOptions& options = {}) : options_(options) {}
 
   // Puts keys and budgets in force together, or changes nothing. What budgets and keys of the same name have
   // spent stays. kInvalidArgument: a budget that is not valid or defined twice, a key that names none that is
