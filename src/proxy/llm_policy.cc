@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "base/stable_sort.h"
 #include "base/text.h"
 #include "wire/llm/llm_answer.h"
 #include "wire/llm/llm_error.h"
@@ -130,11 +131,11 @@ pricing::Profile ProfileOf(KeyProfile of, pricing::Profile otherwise) noexcept {
 // One request. On its loop's thread.
 class LlmExchange final : public RelayExchange {
  public:
-  LlmExchange(LlmPolicy& policy, RelayHandle handle)
+  LlmExchange(LlmPolicy& policy, const RelayHandle& handle)
       : policy_(policy),
         shared_(policy.shared_),
         in_force_(policy.in_force_),
-        handle_(std::move(handle)),
+        handle_(handle),
         alive_(std::make_shared<LlmExchange*>(this)),
         began_(Now()),
         id_(policy.NewId()) {}
@@ -560,7 +561,7 @@ void LlmExchange::BuildBody() {
     }
   }
   // Two members that are added to an empty object would both come without a comma.
-  std::ranges::stable_sort(edits_, {}, &LlmEdit::at);
+  SortStably(edits_, [](const LlmEdit& a, const LlmEdit& b) { return a.at < b.at; });
   body_pieces_.clear();
   size_t at = 0;
   for (const LlmEdit& edit : edits_) {
@@ -928,7 +929,7 @@ RequestId LlmPolicy::NewId() {
 }
 
 std::unique_ptr<RelayExchange> LlmPolicy::Begin(const RelayRequest& request, RelayHandle handle) {
-  auto exchange = std::make_unique<LlmExchange>(*this, std::move(handle));
+  auto exchange = std::make_unique<LlmExchange>(*this, handle);
   exchange->Begin(request);
   return exchange;
 }

@@ -191,14 +191,17 @@ class Faults(unittest.TestCase):
                 self.assertLess(data, 1 << 30, "the kernel ends a process that takes more")
 
     def test_a_process_without_memory_fails_alone(self):
-        agent = self.start(target("plain", good := Server(always(answer(self.GOOD)))),
-                           small=Server(always(answer("".join(f"s{{a=\"{i}\"}} 1\n" for i in range(20_000))))))
+        pages = {count: answer("".join(f"s{{a=\"{i}\"}} 1\n" for i in range(count))) for count in (20_000, 60_000)}
+        count = 20_000
+        agent = self.start(target("plain", good := Server(always(answer(self.GOOD)))), small=Server(lambda connection, n: pages[count]))
         self.addCleanup(good.close)
         self.wait(lambda: self.up(agent, "small") == 1 and self.up(agent, "plain") == 1, "two pages")
         # What a page that eats memory meets: the kernel gives no more.
         (pid,) = readers(agent.process.pid)
         resource.prlimit(pid, resource.RLIMIT_DATA, (1 << 20, 1 << 20))
+        count = 60_000  # for the same page it has the memory already
         self.wait(lambda: self.errors(agent, "small", "reader_failed") >= 1, "the end of the process")
+        count = 20_000
         self.wait(lambda: self.up(agent, "small") == 1, "the next scrape")
         self.assertGreaterEqual(self.starts(agent, "small", "crash"), 1)
         self.assertEqual(self.errors(agent, "plain", "timeout"), 0)

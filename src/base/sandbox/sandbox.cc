@@ -24,6 +24,7 @@
 
 #include "base/fd.h"
 #include "base/files.h"
+#include "base/parse.h"
 #include "base/process.h"
 #include "base/result.h"
 #include "base/sanitizers.h"
