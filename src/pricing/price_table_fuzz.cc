@@ -1,7 +1,6 @@
 // Price files are written by hand and by other programs. What is accepted has no negative price, names its
-// rows, gives the same twice, and lets no request cost less than nothing or more than its reservation. Fuzz
-// inputs: 20'000 (each charges several requests)
-// Fuzz inputs: 20000
+// rows, gives the same twice, and lets no request cost less than nothing or more than its reservation.
+// Each charges several requests. Fuzz inputs: 20'000
 #include <cstdlib>
 
 #include "pricing/charge.h"
