@@ -203,7 +203,9 @@ class Faults(unittest.TestCase):
         self.wait(lambda: self.errors(agent, "small", "reader_failed") >= 1, "the end of the process")
         count = 20_000
         self.wait(lambda: self.up(agent, "small") == 1, "the next scrape")
-        self.assertGreaterEqual(self.starts(agent, "small", "crash"), 1)
+        # It crashes; a sanitizer has it exit.
+        starts = samples(agent.page(), "gpulens_reader_starts_total", reader="targets/small")
+        self.assertGreaterEqual(sum(start.value for start in starts if start.labels["reason"] != "first"), 1)
         self.assertEqual(self.errors(agent, "plain", "timeout"), 0)
 
     def test_reload_switches_isolation(self):
