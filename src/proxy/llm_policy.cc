@@ -187,18 +187,14 @@ class LlmExchange final : public RelayExchange {
     return at == provider.models.end() ? std::string_view(model_) : std::string_view(at->second);
   }
   // Estimates are learnt for each provider and model.
-  std::string CalibrationKey(std::string_view what) const {
-    return Concatenated(provider().name, "\n", SentModel(provider()), "\n", what);
+  std::string CalibrationKey(const ProviderConfig& provider, std::string_view what) const {
+    std::string key = provider.name + "\n";
+    return key.append(SentModel(provider)).append("\n").append(what);
   }
   pricing::ProfileTerms Terms(const ProviderConfig& provider) const {
     pricing::ProfileTerms terms = provider.terms;
     if (client_) terms.profile = ProfileOf(client_->key->profile, terms.profile);
     return terms;
-  }
-  static std::string Concatenated(std::string_view a, std::string_view b, std::string_view c,
-                                  std::string_view d, std::string_view e) {
-    std::string out;
-    return out.append(a).append(b).append(c).append(d).append(e);
   }
 
   LlmPolicy& policy_;
@@ -453,9 +449,10 @@ CostEstimate LlmExchange::EstimateAt(const ProviderConfig& at) const {
   expected.dispatched_ns = now;
   {
     std::lock_guard lock(shared_.calibration_mutex);
-    const std::string key = Concatenated(at.name, "\n", SentModel(at), "\n", "");
-    expected.usage[LlmClass::kInput] = shared_.calibration.Tokens(key + "in", request_.text_bytes).tokens;
-    const int64_t learnt = shared_.calibration.OutputP95(key + "out").value_or(config().soft_output_tokens);
+    expected.usage[LlmClass::kInput] =
+        shared_.calibration.Tokens(CalibrationKey(at, "in"), request_.text_bytes).tokens;
+    const int64_t learnt =
+        shared_.calibration.OutputP95(CalibrationKey(at, "out")).value_or(config().soft_output_tokens);
     expected.usage[LlmClass::kOutput] =
         request_.choices * (most_output ? std::min(*most_output, learnt) : learnt);
   }
@@ -491,7 +488,7 @@ void LlmExchange::Admit() {
   wanted.cost = Estimate();
   if (metered_) {
     std::lock_guard lock(shared_.calibration_mutex);
-    wanted.tokens = shared_.calibration.Tokens(CalibrationKey("in"), request_.text_bytes).tokens +
+    wanted.tokens = shared_.calibration.Tokens(CalibrationKey(provider(), "in"), request_.text_bytes).tokens +
                     request_.max_output.value_or(0) * request_.choices;
   }
   Admission::Decision decision = shared_.admission.Admit(*client_, wanted, Now());
@@ -560,7 +557,6 @@ void LlmExchange::BuildBody() {
       for (LlmEdit& edit : usage) edits_.push_back(std::move(edit));
     }
   }
-  // Two members that are added to an empty object would both come without a comma.
   SortStably(edits_, [](const LlmEdit& a, const LlmEdit& b) { return a.at < b.at; });
   body_pieces_.clear();
   size_t at = 0;
@@ -779,9 +775,11 @@ void LlmExchange::Count(bool whole) {
       if (!whole) return;
       std::lock_guard lock(shared_.calibration_mutex);
       if (answer.usage->input_known && request_.media == 0)
-        shared_.calibration.Learn(CalibrationKey("in"), request_.text_bytes, InputOf(*answer.usage));
+        shared_.calibration.Learn(CalibrationKey(provider(), "in"), request_.text_bytes,
+                                  InputOf(*answer.usage));
       if (answer.usage->output_known && answer.content_bytes > 0)
-        shared_.calibration.Learn(CalibrationKey("out"), answer.content_bytes, OutputOf(*answer.usage));
+        shared_.calibration.Learn(CalibrationKey(provider(), "out"), answer.content_bytes,
+                                  OutputOf(*answer.usage));
       return;
     }
     if (answer.error && answer.content_events == 0) return;
@@ -791,9 +789,9 @@ void LlmExchange::Count(bool whole) {
   const int64_t listed = reader_ ? reader_->answer().listed_tokens : 0;
   std::lock_guard lock(shared_.calibration_mutex);
   record_.usage[LlmClass::kInput] =
-      shared_.calibration.Tokens(CalibrationKey("in"), request_.text_bytes).tokens;
+      shared_.calibration.Tokens(CalibrationKey(provider(), "in"), request_.text_bytes).tokens;
   record_.usage[LlmClass::kOutput] =
-      listed > 0 ? listed : shared_.calibration.Tokens(CalibrationKey("out"), out_bytes).tokens;
+      listed > 0 ? listed : shared_.calibration.Tokens(CalibrationKey(provider(), "out"), out_bytes).tokens;
   record_.counted_by = !whole       ? CountedBy::kPartial
                        : listed > 0 ? CountedBy::kEvents
                                     : CountedBy::kCalibrated;
@@ -878,6 +876,7 @@ void LlmExchange::Settle(bool whole, ChargeOutcome outcome, Journal::Done done) 
 void LlmExchange::OnEnd(const RelayOutcome& outcome) {
   const bool left = outcome.end == RelayEnd::kClientGone || outcome.end == RelayEnd::kClientSlow;
   record_.answer_bytes = static_cast<int64_t>(outcome.received);
+  EndAttempt(left ? std::string_view("client_gone") : RelayFailureName(outcome.failure));
   if (begun_ && !settled_) {
     answer_status_ = outcome.status;
     const ChargeOutcome how = left                                       ? ChargeOutcome::kCancelled
@@ -885,10 +884,7 @@ void LlmExchange::OnEnd(const RelayOutcome& outcome) {
                               : outcome.end == RelayEnd::kUpstreamFailed ? ChargeOutcome::kUpstreamFailed
                               : sent_                                    ? ChargeOutcome::kCancelled
                                                                          : ChargeOutcome::kRefused;
-    EndAttempt(left ? std::string_view("client_gone") : RelayFailureName(outcome.failure));
     Settle(outcome.answer_whole, how, [](Kept) {});
-  } else {
-    EndAttempt(left ? std::string_view("client_gone") : RelayFailureName(outcome.failure));
   }
   if (claimed_) shared_.idempotency.Release(client_->key->id, *claimed_, id_);
   if (sent_ && metered_) shared_.metrics.CountInference(provider());
