@@ -164,7 +164,7 @@ TEST_F(PageProcessTest, OneThatIsKilledIsReported) {
 }
 
 TEST_F(PageProcessTest, OneThatKeepsFailingWaitsLongerAndLonger) {
-  Make([](int) { return Start("/bin/false", {}, -1); });
+  Make([](int socket) { return Start("/bin/false", {}, socket); });
   EXPECT_THAT(Read("a 1\n").error().detail, HasSubstr("exited with 1"));
   process_->KeepRunning();
   EXPECT_EQ(Starts(StartReason::kExited), 1U);

@@ -25,6 +25,7 @@ HOT = (Threshold(85, "orange", "near where many boards slow down"), Threshold(95
 AGED = (Threshold(10, "orange", "readings are late"), Threshold(30, "red", "stale: the value is the last one that was read; alert GpuReadingsOld"))
 SICK = (Threshold(-INF, "red", "look at the reasons"), Threshold(0.9, "orange", "something takes off the score"), Threshold(1, "green", "healthy"))
 ANY = (Threshold(1, "red", "at least one"),)
+SHARE = 2  # of time, as a rate: the page of a busy agent is late, and what it counted then falls into a shorter interval
 FULL = (Threshold(0.95, "red", "alert InferenceKvCacheFull"),)
 WAIT = (Threshold(1, "orange", "requests wait"), Threshold(10, "red", "alert InferenceQueueGrowing, if it grows"))
 
@@ -188,7 +189,7 @@ NODE_BOARD = Board(
                   thresholds=(Threshold(1, "orange", "more programs than CPUs"),)),
             lines("Pressure", "Share of time in which some program waited for a resource.",
                   Query(f'sum by (cluster, instance, host_pressure_resource) (rate(host_pressure_time_seconds_total{{{N}, host_pressure_level="some"}}[$__rate_interval]))',
-                        "{{instance}} {{host_pressure_resource}}", 0, 1.1), unit="percentunit", width=8),
+                        "{{instance}} {{host_pressure_resource}}", 0, SHARE), unit="percentunit", width=8),
             lines("Disks", "Bytes read and written per second.",
                   Query(f"sum by (cluster, instance, disk_io_direction) (rate(system_disk_io_bytes_total{{{N}}}[$__rate_interval]))", "{{instance}} {{disk_io_direction}}", 0, 1e11), unit="Bps", width=8),
             lines("Network", "Bytes per second over all interfaces but the loopback.",
@@ -240,7 +241,7 @@ GPU_BOARD = Board(
             lines("Temperature", "At the sensors of the chip and its memory.", Query(f"gpu_temperature_celsius{{{G}}}", "{{gpu_temperature_sensor}}", 20, 110), unit="celsius", thresholds=HOT),
             lines("Clocks", "Current clocks.", Query(f"gpu_clock_frequency_MHz{{{G}}}", "{{gpu_clock_type}}", 0, 12000), unit="rotmhz"),
             lines("Throttled", "Share of time for which a cause held the clock down.",
-                  Query(f"sum by (gpu_throttle_cause) (rate(gpu_throttle_time_seconds_total{{{G}}}[$__rate_interval]))", "{{gpu_throttle_cause}}", 0, 1.1), unit="percentunit", stack=True),
+                  Query(f"sum by (gpu_throttle_cause) (rate(gpu_throttle_time_seconds_total{{{G}}}[$__rate_interval]))", "{{gpu_throttle_cause}}", 0, SHARE), unit="percentunit", stack=True),
             lines("Fan", "Intended speed; boards that the server cools have none.", Query(f"gpu_fan_speed_ratio{{{G}}}", "fan", 0, 1), unit="percentunit", top=1),
             lines("Energy", "Power from the board's energy counter.", Query(f"rate(gpu_energy_consumption_joules_total{{{G}}}[$__rate_interval])", "from the counter", 5, 900), unit="watt"),
         )),

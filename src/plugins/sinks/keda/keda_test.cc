@@ -48,7 +48,7 @@ class KedaTest : public ::testing::Test {
   }
 
   void Tick() {
-    clock_.Advance(seconds(5));
+    loop_.Call([&] { clock_.Advance(seconds(5)); });  // the loop's calls read the clock
     server_->Update(*ticks_.Close(clock_.Now()));
   }
   static std::string Object(const std::map<std::string, std::string>& metadata) {
