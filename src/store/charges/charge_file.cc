@@ -173,9 +173,11 @@ Result<std::vector<__int128>> ChargeFile::Spent(std::span<const BudgetWindow> wi
                              });
 }
 
-Result<std::vector<ChargeRecord>> ChargeFile::List(const ChargePlace& after, size_t limit) {
-  ASSIGN_OR_RETURN(sqlite::Statement row,
-                   database_.Prepare(charge_sql::ListSql(after, limit, "llm_charge", Engine::kSqlite)));
+Result<std::vector<ChargeRecord>> ChargeFile::List(const ChargePlace& after, size_t limit,
+                                                   const ChargeQuery& which) {
+  ASSIGN_OR_RETURN(const std::string sql,
+                   charge_sql::ListSql(after, limit, which, "llm_charge", Engine::kSqlite));
+  ASSIGN_OR_RETURN(sqlite::Statement row, database_.Prepare(sql));
   std::vector<ChargeRecord> records;
   RETURN_IF_ERROR(row.Each([&]() -> Status {
     auto record = charge_sql::ReadRecord(row);

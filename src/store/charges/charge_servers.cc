@@ -88,14 +88,16 @@ class QueriedCharges : public ChargeStore {
                                });
   }
 
-  Result<std::vector<ChargeRecord>> List(const ChargePlace& after, size_t limit) override {
+  Result<std::vector<ChargeRecord>> List(const ChargePlace& after, size_t limit,
+                                         const ChargeQuery& which = {}) override {
+    ASSIGN_OR_RETURN(const std::string sql, charge_sql::ListSql(after, limit, which, kChargeTable, engine));
     std::vector<ChargeRecord> records;
     const auto add = [&](const auto& row) -> Status {
       ASSIGN_OR_RETURN(ChargeRecord record, charge_sql::ReadRecord(row));
       records.push_back(std::move(record));
       return Ok();
     };
-    RETURN_IF_ERROR(self().Select(charge_sql::ListSql(after, limit, kChargeTable, engine), add));
+    RETURN_IF_ERROR(self().Select(sql, add));
     if (records.empty()) return records;
     RETURN_IF_ERROR(self().Select(charge_sql::AttemptsSql(records, kAttemptTable, engine),
                                   [&](const auto& row) { return charge_sql::AddAttempt(row, records); }));
@@ -128,6 +130,14 @@ class QueriedCharges : public ChargeStore {
   }
 };
 
+constexpr const char* kNoCharges = "the server has no charges: no proxy has written them there yet";
+
+Status CheckVersion(int64_t version) {
+  if (version <= kTablesVersion) return Ok();
+  return {Code::kUnavailable,
+          "the tables of charges are of a newer program: version " + std::to_string(version)};
+}
+
 class PostgresCharges final : public QueriedCharges<PostgresCharges, Engine::kPostgres> {
  public:
   explicit PostgresCharges(postgres::Connection connection) : connection_(std::move(connection)) {}
@@ -136,6 +146,15 @@ class PostgresCharges final : public QueriedCharges<PostgresCharges, Engine::kPo
     const Status prepared = CreateTables();
     if (!prepared) static_cast<void>(connection_.Run("ROLLBACK"));
     return prepared;
+  }
+
+  Status CheckThere() const {
+    ASSIGN_OR_RETURN(const int64_t there,
+                     connection_.Number("SELECT (to_regclass('gpulens_llm_schema') IS NOT NULL)::int"));
+    if (there == 0) return {Code::kUnavailable, kNoCharges};
+    ASSIGN_OR_RETURN(const int64_t version,
+                     connection_.Number("SELECT coalesce(max(version),0) FROM gpulens_llm_schema"));
+    return CheckVersion(version);
   }
 
   Result<ChargeWriteCounts> Write(std::span<const ChargeRecord> records) override {
@@ -167,9 +186,7 @@ class PostgresCharges final : public QueriedCharges<PostgresCharges, Engine::kPo
         connection_.Run("CREATE TABLE IF NOT EXISTS gpulens_llm_schema(version BIGINT NOT NULL)"));
     ASSIGN_OR_RETURN(const int64_t version,
                      connection_.Number("SELECT coalesce(max(version),0) FROM gpulens_llm_schema"));
-    if (version > kTablesVersion)
-      return {Code::kUnavailable,
-              "the tables of charges are of a newer program: version " + std::to_string(version)};
+    RETURN_IF_ERROR(CheckVersion(version));
     if (version < kTablesVersion) {
       std::string charge = "CREATE TABLE IF NOT EXISTS gpulens_llm_charge(";
       for (const Column& column : charge_sql::Columns()) {
@@ -253,6 +270,12 @@ class ClickCharges final : public QueriedCharges<ClickCharges, Engine::kClickhou
     return server_->Run("ALTER TABLE gpulens_llm_charge " + add);
   }
 
+  Status CheckThere() const {
+    ASSIGN_OR_RETURN(const std::string there, server_->Query("EXISTS TABLE gpulens_llm_charge"));
+    if (Trim(there) == "1") return Ok();
+    return {Code::kUnavailable, kNoCharges};
+  }
+
   Result<ChargeWriteCounts> Write(std::span<const ChargeRecord> records) override {
     const ChargeRows rows = RowsOf(records, "\n", true);
     Sha256 sum;
@@ -295,17 +318,17 @@ class ClickCharges final : public QueriedCharges<ClickCharges, Engine::kClickhou
 
 bool IsChargeServer(std::string_view url) noexcept { return postgres::IsUrl(url) || clickhouse::IsUrl(url); }
 
-Result<std::unique_ptr<ChargeStore>> OpenChargeServer(const std::string& url) {
+Result<std::unique_ptr<ChargeStore>> OpenChargeServer(const std::string& url, ChargeAccess access) {
+  const auto opened = [access](auto store) -> Result<std::unique_ptr<ChargeStore>> {
+    RETURN_IF_ERROR(access == ChargeAccess::kWrite ? store->Prepare() : store->CheckThere());
+    return std::unique_ptr<ChargeStore>(std::move(store));
+  };
   if (clickhouse::IsUrl(url)) {
     ASSIGN_OR_RETURN(auto server, clickhouse::Server::Open(url));
-    auto store = std::make_unique<ClickCharges>(std::move(server));
-    RETURN_IF_ERROR(store->Prepare());
-    return std::unique_ptr<ChargeStore>(std::move(store));
+    return opened(std::make_unique<ClickCharges>(std::move(server)));
   }
   ASSIGN_OR_RETURN(auto connection, postgres::Connection::Open(url));
-  auto store = std::make_unique<PostgresCharges>(std::move(connection));
-  RETURN_IF_ERROR(store->Prepare());
-  return std::unique_ptr<ChargeStore>(std::move(store));
+  return opened(std::make_unique<PostgresCharges>(std::move(connection)));
 }
 
 }  // namespace gpulens

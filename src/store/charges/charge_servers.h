@@ -8,6 +8,7 @@
 // in between leaves them without, until the repetition. ChargeWriteCounts::known stays 0.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,8 +22,13 @@ namespace gpulens {
 // postgresql://… or clickhouse://….
 bool IsChargeServer(std::string_view url) noexcept;
 
-// Connects, and creates or extends the tables. kUnavailable: no server, or tables of a newer program. After
-// an error that passes, open it again.
-Result<std::unique_ptr<ChargeStore>> OpenChargeServer(const std::string& url);
+enum class ChargeAccess : uint8_t {
+  kWrite,  // creates or extends the tables
+  kRead,   // needs them, and changes nothing: rights to SELECT are enough
+};
+// Connects. kUnavailable: no server, no tables, or those of a newer program. After an error that passes, open
+// it again.
+Result<std::unique_ptr<ChargeStore>> OpenChargeServer(const std::string& url,
+                                                      ChargeAccess access = ChargeAccess::kWrite);
 
 }  // namespace gpulens

@@ -11,8 +11,8 @@ namespace gpulens {
 namespace {
 
 constexpr std::array<std::string_view, kChargeDimensions> kChargeDimensionNames = {
-    "tenant", "key",       "provider", "model",      "tier",     "profile",
-    "region", "operation", "outcome",  "counted_by", "currency", "day"};
+    "tenant",    "key",     "provider",   "model",    "tier", "profile", "region",
+    "operation", "outcome", "counted_by", "currency", "day",  "budgets"};
 
 }  // namespace
 
@@ -65,6 +65,22 @@ std::string From(std::string_view table, Engine engine) {
 std::string Number(int64_t value) {
   // -9223372036854775808 is read as the minus of a number that is none.
   return value == INT64_MIN ? "-9223372036854775807" : std::to_string(value);
+}
+
+Result<std::string> WhereSql(const ChargeQuery& query, Engine engine) {
+  std::string sql = " WHERE settled_unix_ns>=" + Number(query.since_unix_ns) + " AND settled_unix_ns<" +
+                    Number(query.until_unix_ns);
+  for (const auto& [dimension, text] : query.where) {
+    sql += " AND " + ColumnOf(dimension, engine) + "=";
+    if (dimension != ChargeDimension::kDay) {
+      sql += Quoted(text, engine);
+      continue;
+    }
+    const auto day = ParseDay(text);
+    if (!day) return Status{Code::kInvalidArgument, "not a day such as 2026-11-26: " + Printable(text)};
+    sql += std::to_string(*day);
+  }
+  return sql;
 }
 
 }  // namespace
@@ -136,18 +152,8 @@ Result<std::string> SumSql(const ChargeQuery& query, std::string_view table, Eng
   sql += MoneySum("(CASE WHEN outcome='unsettled' THEN reserved_pico ELSE 0 END)", engine);
   for (size_t i = 0; i < kLlmClasses; ++i)
     sql += SumOf("units_" + std::string(LlmClassName(static_cast<LlmClass>(i))));
-  sql += From(table, engine) + " WHERE settled_unix_ns>=" + Number(query.since_unix_ns) +
-         " AND settled_unix_ns<" + Number(query.until_unix_ns);
-  for (const auto& [dimension, text] : query.where) {
-    sql += " AND " + ColumnOf(dimension, engine) + "=";
-    if (dimension != ChargeDimension::kDay) {
-      sql += Quoted(text, engine);
-      continue;
-    }
-    const auto day = ParseDay(text);
-    if (!day) return Status{Code::kInvalidArgument, "not a day such as 2026-11-26: " + Printable(text)};
-    sql += std::to_string(*day);
-  }
+  ASSIGN_OR_RETURN(const std::string where, WhereSql(query, engine));
+  sql += From(table, engine) + where;
   if (!keys.empty()) {
     sql += " GROUP BY " + keys + " LIMIT " + std::to_string(ChargeStore::kMostRows + 1);
   }
@@ -168,9 +174,11 @@ std::string SpentSql(int64_t since_unix_ns, std::string_view table, Engine engin
          " WHERE settled_unix_ns>=" + Number(since_unix_ns) + " AND budgets<>'' GROUP BY budgets";
 }
 
-std::string ListSql(const ChargePlace& after, size_t limit, std::string_view table, Engine engine) {
+Result<std::string> ListSql(const ChargePlace& after, size_t limit, const ChargeQuery& which,
+                            std::string_view table, Engine engine) {
+  ASSIGN_OR_RETURN(const std::string where, WhereSql(which, engine));
   const std::string time = Number(after.settled_unix_ns);
-  return "SELECT " + ColumnList() + From(table, engine) + " WHERE settled_unix_ns>=" + time +
+  return "SELECT " + ColumnList() + From(table, engine) + where + " AND settled_unix_ns>=" + time +
          " AND (settled_unix_ns>" + time + " OR request_id>" + Quoted(RequestIdText(after.id), engine) +
          ") ORDER BY settled_unix_ns,request_id LIMIT " +
          std::to_string(std::min(limit, ChargeStore::kMostBatch));

@@ -157,7 +157,9 @@ Result<std::vector<__int128>> SpentBy(std::span<const BudgetWindow> windows, std
   return spent;
 }
 
-std::string ListSql(const ChargePlace& after, size_t limit, std::string_view table, Engine engine);
+// kInvalidArgument: a day that is none.
+Result<std::string> ListSql(const ChargePlace& after, size_t limit, const ChargeQuery& which,
+                            std::string_view table, Engine engine);
 // Columns: request_id, number, provider, result, begin_unix_ns, duration_ns, uncertain_list_pico. `records`
 // are not empty.
 std::string AttemptsSql(std::span<const ChargeRecord> records, std::string_view table, Engine engine);

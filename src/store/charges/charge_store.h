@@ -29,9 +29,10 @@ enum class ChargeDimension : uint8_t {
   kOutcome,
   kCountedBy,
   kCurrency,
-  kDay,  // of settled_unix_ns: "2026-11-26"
+  kDay,      // of settled_unix_ns: "2026-11-26"
+  kBudgets,  // all of a request: BudgetsText
 };
-inline constexpr size_t kChargeDimensions = 12;
+inline constexpr size_t kChargeDimensions = 13;
 // "tenant", "counted_by". Static storage.
 std::string_view Name(ChargeDimension dimension) noexcept;
 // False, and `out` unchanged, for another text.
@@ -97,8 +98,10 @@ class ChargeStore {
   virtual Result<std::vector<ChargeSumRow>> Sum(const ChargeQuery& query) = 0;
   // charged_pico of each window, in the same order.
   virtual Result<std::vector<__int128>> Spent(std::span<const BudgetWindow> windows) = 0;
-  // Records behind `after` in the order of (settled_unix_ns, id), at most `limit` (and kMostBatch).
-  virtual Result<std::vector<ChargeRecord>> List(const ChargePlace& after, size_t limit) = 0;
+  // Records behind `after` in the order of (settled_unix_ns, id), at most `limit` (and kMostBatch), of those
+  // that `which` lets through; its `by` is not used.
+  virtual Result<std::vector<ChargeRecord>> List(const ChargePlace& after, size_t limit,
+                                                 const ChargeQuery& which = {}) = 0;
   // The newest charge with this key and hash since then.
   virtual Result<std::optional<IdempotentCharge>> FindIdempotent(std::string_view key,
                                                                  const IdempotencyHash& hash,

@@ -24,6 +24,7 @@
 #include "net/testing/scripted_server.h"
 #include "net/testing/test_client.h"
 #include "store/charges/charge_file.h"
+#include "store/charges/charge_reader.h"
 #include "store/charges/charge_servers.h"
 #include "store/charges/charge_sql.h"
 #include "store/charges/charge_testing.h"
@@ -120,13 +121,15 @@ class StoreUnderTest {
  public:
   virtual ~StoreUnderTest() = default;
   virtual Result<std::unique_ptr<ChargeStore>> Open() = 0;
+  virtual std::string where() const = 0;
 };
 class FileUnderTest final : public StoreUnderTest {
  public:
   Result<std::unique_ptr<ChargeStore>> Open() override {
-    ASSIGN_OR_RETURN(auto file, ChargeFile::Open({.path = folder_.path() + "/charges.db"}));
+    ASSIGN_OR_RETURN(auto file, ChargeFile::Open({.path = where()}));
     return std::unique_ptr<ChargeStore>(std::move(file));
   }
+  std::string where() const override { return folder_.path() + "/charges.db"; }
 
  private:
   TempFolder folder_;
@@ -137,7 +140,8 @@ class PostgresUnderTest final : public StoreUnderTest {
     const auto connection = OpenAgain();
     if (connection) static_cast<void>(*connection);
   }
-  Result<std::unique_ptr<ChargeStore>> Open() override { return OpenChargeServer(Postgres().url()); }
+  Result<std::unique_ptr<ChargeStore>> Open() override { return OpenChargeServer(where()); }
+  std::string where() const override { return Postgres().url(); }
 
  private:
   // The server is one for all tests: begins without tables.
@@ -237,6 +241,7 @@ TEST_P(ChargeStoreContract, SumsOfEachDimensionAreThoseOfTheRecords) {
       case ChargeDimension::kOutcome: return std::string(Name(record.outcome));
       case ChargeDimension::kCountedBy: return std::string(Name(record.counted_by));
       case ChargeDimension::kCurrency: return record.currency;
+      case ChargeDimension::kBudgets: return BudgetsText(record.budgets);
       case ChargeDimension::kDay:
         return record.settled_unix_ns > kTestDispatchNs + 86'000'000'000'000 ? "2026-11-27" : "2026-11-26";
     }
@@ -319,6 +324,44 @@ TEST_P(ChargeStoreContract, FindsTheChargeOfAnIdempotencyKey) {
   const auto all = store->ListIdempotent(records[2].settled_unix_ns);
   ASSERT_TRUE(all.ok());
   EXPECT_EQ(all->size(), 3u);  // 6, 11, 16
+}
+
+TEST_P(ChargeStoreContract, AReaderGetsTheRecordsOfItsTimeAndFilters) {
+  EXPECT_EQ(OpenCharges(store_->where()).status().code, Code::kUnavailable) << "nothing was written yet";
+  const auto writer = Open();
+  ASSERT_TRUE(writer);
+  std::vector<ChargeRecord> records = Charges(0, 2500);
+  // More of one time than a page has.
+  for (size_t i = 500; i < 1700; ++i) records[i].settled_unix_ns = records[500].settled_unix_ns;
+  for (size_t i = 0; i < records.size(); i += 1000)
+    ASSERT_TRUE(
+        writer->Write(std::span(records).subspan(i, std::min<size_t>(1000, records.size() - i))).ok());
+  const auto reader = OpenCharges(store_->where());
+  ASSERT_TRUE(reader.ok()) << reader.status().detail;
+  const auto read = [&](const ChargeQuery& query) {
+    std::vector<ChargeRecord> found;
+    const Status status = ForEachCharge(**reader, query, [&](const ChargeRecord& record) {
+      found.push_back(record);
+      return Ok();
+    });
+    EXPECT_TRUE(status.ok()) << status.detail;
+    return found;
+  };
+  EXPECT_EQ(read({}), records);
+  const ChargeQuery query = {.since_unix_ns = records[100].settled_unix_ns,
+                             .until_unix_ns = records[2000].settled_unix_ns,
+                             .where = {{ChargeDimension::kTenant, "tenant-1"},
+                                       {ChargeDimension::kProvider, "openai"},
+                                       {ChargeDimension::kKey, "key-2"}}};
+  std::vector<ChargeRecord> expected;
+  for (size_t i = 100; i < 2000; ++i)
+    if (records[i].tenant == "tenant-1" && records[i].provider == "openai" && records[i].key == "key-2")
+      expected.push_back(records[i]);
+  EXPECT_EQ(read(query), expected);
+  EXPECT_GT(expected.size(), 10u);
+  const Status ended =
+      ForEachCharge(**reader, {}, [](const ChargeRecord&) { return Status{Code::kExhausted, "enough"}; });
+  EXPECT_EQ(ended.code, Code::kExhausted);
 }
 
 TEST(ChargeRecordTest, IdsAreTextsAndSortByTime) {
