@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "pricing/list_prices.h"
 #include "proxy/admission/engines.h"
 #include "proxy/journal/charge_fold.h"
 #include "proxy/journal/idempotency.h"
@@ -49,6 +50,10 @@ Result<std::unique_ptr<ChargeStore>> OpenStoreToRead(const std::string& place) {
 Result<pricing::PriceTable> LoadPrices(const ProxyOptions& options) {
   std::vector<pricing::PriceFile> files;
   for (const std::string& path : options.price_files) {
+    if (path == kBuiltinPrices) {
+      files.push_back({path, pricing::ListPrices()});
+      continue;
+    }
     Result<std::string> text = ReadFile(path, kMostPriceFileBytes);
     if (!text) return Status{Code::kInvalidArgument, path + ": " + text.error().detail};
     files.push_back({path, *std::move(text)});
@@ -164,7 +169,7 @@ class LlmProxy::Impl {
   // What budgets have spent in their windows, and keys of requests that may come again, from the first store.
   void RestoreFromStore() {
     const Instant now = RealClock().Now();
-    idempotency_.Add(found_.idempotent, now.unix_ns);
+    idempotency_.Add(std::exchange(found_.idempotent, {}), now.unix_ns);
     if (folds_.empty()) return;
     const std::string& place = options_.stores.front().place;
     if (!IsChargeServer(place) && ::access(place.c_str(), F_OK) != 0 && errno == ENOENT &&
@@ -243,8 +248,13 @@ class LlmProxy::Impl {
       state.connections += loop->server->stats().connections.load(std::memory_order_relaxed);
     }
     state.budgets = admission_.budgets().View(RealClock().Now());
+    if (engine_) state.budget_engine_up = !admission_.budgets().engine_down();
     state.refusals = admission_.refusals();
     state.journal = journal_->stats();
+    state.journal_limit_bytes = options_.journal.max_bytes;
+    state.found = found_;
+    for (size_t i = 0; i < folds_.size(); ++i)
+      state.stores.emplace_back(options_.stores[i].name, folds_[i]->stats());
   }
 
   const ProxyOptions options_;

@@ -18,6 +18,9 @@
 
 namespace gpulens::proxy {
 
+// Names the list prices of the program among price files.
+inline constexpr std::string_view kBuiltinPrices = "builtin";
+
 struct ProxyOptions {
   std::vector<Endpoint> listen;
   std::string web_config;  // TLS of the listeners; empty: none
@@ -38,7 +41,7 @@ struct ProxyOptions {
   std::string budget_engine;  // URL; empty: this process alone
   std::string replica;        // its name there
   bool open_when_down = false;
-  std::vector<std::string> price_files;  // in ascending precedence
+  std::vector<std::string> price_files;  // in ascending precedence; kBuiltinPrices is one
   ProxyConfig config;
 };
 

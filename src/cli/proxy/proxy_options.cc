@@ -134,6 +134,13 @@ constexpr OptionSpec kLimits[] = {
     TimeOption("client_body", "60s", "For each 64 KiB of a body", 0.1, 3600),
 };
 
+constexpr std::string_view kSandboxModes[] = {"enforce", "log", "off"};
+constexpr OptionSpec kSandbox[] = {TextOption(
+    "mode", "enforce",
+    "The process may do what its configuration needs, and nothing else: SECURITY.md. With log it may do "
+    "everything, and the kernel logs what was not needed; off: everything. In force after a restart",
+    kSandboxModes)};
+
 constexpr OptionSpec kLog[] = {
     TextOption("level", "info", "error, warn, info, debug, trace or off"),
     TextOption("format", "auto", "auto is journal under systemd, else text", kFormats),
@@ -152,7 +159,8 @@ constexpr OptionSpec kRoot[] = {
     TextOption("state_dir", {}, "Folder for journal and charges; default: proxy in the agent's state folder"),
     TextOption("keys", {},
                "File of virtual keys: gpulens proxy keys new; default: keys.tsv in the state folder"),
-    TextsOption("prices", {}, "Price files, later ones first; the format is in docs/proxy.md"),
+    TextsOption("prices", R"(["builtin"])",
+                "Price files, later ones first; builtin is the list that the program has"),
     TextOption("unknown_price", "refuse",
                "A model without a price: refuse it to keys with a budget, charge nothing, or take the row of "
                "the model *",
@@ -168,6 +176,7 @@ constexpr OptionSpec kRoot[] = {
     IntOption("attempts", "1",
               "Providers that a request may go to, one after another, before a byte was sent", 1, 8),
     GroupOption("limits", "Limits", kLimits),
+    GroupOption("sandbox", "What confines the process", kSandbox),
     GroupOption("log", "Logging", kLog),
 };
 
