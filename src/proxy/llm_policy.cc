@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/stable_sort.h"
 #include "base/text.h"
+#include "proxy/llm_pages.h"
 #include "wire/llm/llm_answer.h"
 #include "wire/llm/llm_error.h"
 #include "wire/llm/llm_request.h"
@@ -22,7 +23,6 @@ constexpr std::string_view kKeyField = "x-gpulens-key", kIdField = "x-gpulens-re
 constexpr std::string_view kCredentialFields[] = {"authorization", "x-api-key", "api-key", "x-goog-api-key"};
 constexpr Duration kProgressEvery = std::chrono::seconds(1);
 constexpr int64_t kProgressEvents = 1000;
-constexpr size_t kMostListedModels = 2000;
 // Of a provider's limits, which are not those of the key.
 constexpr std::string_view kLimitFields[] = {"x-ratelimit-limit-requests",
                                              "x-ratelimit-limit-tokens",
@@ -160,8 +160,6 @@ class LlmExchange final : public RelayExchange {
 
   void Reject(LlmError error, std::string_view message, int64_t retry_after_s = 0);
   void Reject(const proxy::Refusal& refusal);
-  bool AnswerPage(const RelayRequest& request);
-  void AnswerModels();
   std::string_view PresentedKey(const RelayHead& head, std::string& room) const;
 
   void Admit();
@@ -268,41 +266,14 @@ std::string_view LlmExchange::PresentedKey(const RelayHead& head, std::string& r
   return room;
 }
 
-bool LlmExchange::AnswerPage(const RelayRequest& request) {
-  const bool reads = request.head.method() == "GET" || request.head.method() == "HEAD";
-  if (!reads) return false;
-  if (path_.path == "/-/healthy" || path_.path == "/health") {
-    handle_.Answer(HttpResponse::Text(200, "OK"));
-    return true;
-  }
-  if (path_.path != "/metrics" || !config().serve_metrics) return false;
-  const std::string& token = config().metrics_token;
-  if (!token.empty()) {
-    const SecretDigest presented = DigestOf(BearerToken(request.head.Header("authorization")));
-    if (!EqualInConstantTime(presented, DigestOf(token))) {
-      HttpResponse response = HttpResponse::Text(401, "This page needs the token of METRICS_TOKEN.");
-      response.AddHeader("WWW-Authenticate", "Bearer");
-      handle_.Answer(std::move(response));
-      return true;
-    }
-  }
-  ProxyState state;
-  state.config = &config();
-  shared_.read_state(state);
-  HttpResponse response;
-  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = shared_.metrics.Page(state);
-  handle_.Answer(std::move(response));
-  return true;
-}
-
 void LlmExchange::Begin(const RelayRequest& request) {
   head_ = &request.head;
   Result<LlmPath> path = NormalLlmPath(request.head.target());
   if (!path) return Reject(LlmError::kBadRequest, path.error().detail);
   path_ = *std::move(path);
   match_ = FindLlmRoute(request.head.method(), path_.path);
-  if (AnswerPage(request)) return;
+  if (std::optional<HttpResponse> page = AnswerOperatorPage(request.head, path_.path, config(), shared_))
+    return handle_.Answer(*std::move(page));
   std::string room;
   Admission::Authenticated who = shared_.admission.Authenticate(PresentedKey(request.head, room), began_);
   if (who.refused) return Reject(*who.refused);
@@ -312,68 +283,8 @@ void LlmExchange::Begin(const RelayRequest& request) {
   if (access == LlmAccess::kUnmetered || access == LlmAccess::kUnknown) {
     if (const auto refused = shared_.admission.RefuseUnmetered(*client_, path_.path)) return Reject(*refused);
   }
-  if (match_.route->operation == LlmOperation::kModels) AnswerModels();
-}
-
-// The models that the key may use, of those that have a price and a route. A pattern lists nothing.
-void LlmExchange::AnswerModels() {
-  std::vector<std::string> names;
-  const auto add = [&](std::string_view name) {
-    if (names.size() < kMostListedModels && client_->key->AllowsModel(name) &&
-        !ProvidersFor(config(), match_.route->api, name).empty())
-      names.emplace_back(name);
-  };
-  for (size_t i = 0; i < prices().models(); ++i) {
-    const pricing::ModelPrices prices_of = prices().ModelAt(i);
-    const bool configured = std::ranges::any_of(
-        config().providers, [&](const ProviderConfig& one) { return one.prices == prices_of.provider(); });
-    if (configured) add(prices_of.model());
-  }
-  for (const RouteConfig& route : config().routes) {
-    for (const std::string& model : route.models) {
-      if (model.find('*') == std::string::npos) add(model);
-    }
-  }
-  for (const ProviderConfig& one : config().providers) {
-    for (const auto& [model, sent] : one.models) add(model);
-  }
-  std::ranges::sort(names);
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  const bool anthropic = !head_->Header("anthropic-version").empty();
-  const LlmApi api = match_.route->api;
-  std::string body = api == LlmApi::kGemini || api == LlmApi::kOllama ? "{\"models\":["
-                     : anthropic                                      ? "{\"data\":["
-                                                                      : "{\"object\":\"list\",\"data\":[";
-  bool first = true;
-  for (const std::string& name : names) {
-    if (!first) body += ',';
-    first = false;
-    if (api == LlmApi::kGemini) {
-      body += "{\"name\":";
-      AppendJsonString(body, "models/" + name);
-    } else if (api == LlmApi::kOllama) {
-      body += "{\"name\":";
-      AppendJsonString(body, name);
-      body += ",\"model\":";
-      AppendJsonString(body, name);
-    } else if (anthropic) {
-      body += "{\"type\":\"model\",\"id\":";
-      AppendJsonString(body, name);
-      body += ",\"display_name\":";
-      AppendJsonString(body, name);
-      body += ",\"created_at\":\"1970-01-01T00:00:00Z\"";
-    } else {
-      body += "{\"id\":";
-      AppendJsonString(body, name);
-      body += ",\"object\":\"model\",\"created\":0,\"owned_by\":\"gpulens\"";
-    }
-    body += '}';
-  }
-  body += anthropic && api == LlmApi::kOpenAi ? "],\"has_more\":false}" : "]}";
-  HttpResponse response;
-  response.content_type = "application/json";
-  response.body = std::move(body);
-  handle_.Answer(std::move(response));
+  if (match_.route->operation == LlmOperation::kModels)
+    handle_.Answer(ListModels(*in_force_->rules, *client_->key, match_.route->api, request.head));
 }
 
 void LlmExchange::OnRequest(const RelayRequest& request) {
@@ -641,7 +552,15 @@ void LlmExchange::OnAttemptFailed(const RelayAttempt& attempt) {
   // What a provider may have begun is not sent again: it may charge for both.
   const bool again = HasNextAttempt() && !attempt.dispatched;
   EndAttempt(RelayFailureName(attempt.failure), attempt.dispatched ? record_.reserved_pico : 0);
-  if (!again) return;  // the relay answers, by LlmPolicy::Refuse
+  if (!again) {
+    // Not by the relay, whose answer would have another id than the row.
+    const int status = RelayFailureStatus(attempt.failure);
+    return Reject(ErrorOf(status),
+                  status == 504   ? "the provider did not answer in time"
+                  : status == 503 ? "the provider takes no requests now; try again"
+                                  : "the provider did not answer",
+                  status == 503 ? 1 : 0);
+  }
   ++attempt_;
   Dispatch();
 }
