@@ -8,6 +8,8 @@
 #   build/venv   a Python environment with tools/requirements.txt. Versions and digests of all packages of Python are in tools/pinned
 #                (tools/pin_requirements.sh): pip takes nothing else
 #   build/page_tests  playwright-core and axe-core, as tests/page/package-lock.json names them; with --page-tests nothing else
+#   build/litellm  a Python environment with litellm, whose packages have other versions
+#   build/npm_clients  the clients of LLM APIs that tests/e2e/npm/package-lock.json names
 #   build/chdb   with --chdb alone, as it is large: one with chdb, ClickHouse's engine in a package
 #   build/focus  with --chdb alone, where there is a Python 3.12 or later: one with focus-validator
 #   build/sbom   with --chdb alone: one that knows the schemas of CycloneDX and SPDX
@@ -88,27 +90,31 @@ pinned() {
   timeout 600 "$1/bin/pip" install --quiet --disable-pip-version-check --retries 1 --timeout 30 --require-hashes -r "tools/pinned/$2.txt"
 }
 
-# The stamp is a copy of the pinned packages: changed ones are installed again.
-venv() {
-  local log=build/venv.log
-  cmp -s tools/pinned/venv.txt build/venv/installed.txt && return 0
-  rm -rf build/venv
-  python3 -m venv build/venv >"$log" 2>&1 || { report "venv: $(tail -n 1 "$log")"; return 1; }
-  pinned build/venv venv >"$log" 2>&1 || { report "venv: pip: $(tail -n 1 "$log")"; return 1; }
-  cp tools/pinned/venv.txt build/venv/installed.txt
+# environment NAME: build/NAME with tools/pinned/NAME.txt. The stamp is a copy of that file: changed packages are installed again.
+environment() {
+  local folder=build/$1 log=build/$1.log
+  cmp -s "tools/pinned/$1.txt" "$folder/installed.txt" && return 0
+  rm -rf "$folder"
+  python3 -m venv "$folder" >"$log" 2>&1 || { report "$1: $(tail -n 1 "$log")"; return 1; }
+  pinned "$folder" "$1" >"$log" 2>&1 || { report "$1: pip: $(tail -n 1 "$log")"; return 1; }
+  cp "tools/pinned/$1.txt" "$folder/installed.txt"
 }
 
-# The stamp is a copy of the lock file. The browser is the system's: nothing is fetched but the two packages.
-page_tests() {
-  local log=build/page_tests.log
-  cmp -s tests/page/package-lock.json build/page_tests/installed.json && return 0
-  command -v npm >/dev/null || { report "page_tests: npm is not here"; return 1; }
-  rm -rf build/page_tests && mkdir -p build/page_tests
-  cp tests/page/package.json tests/page/package-lock.json build/page_tests/
-  (cd build/page_tests && timeout 300 npm ci --ignore-scripts --no-audit --no-fund) >"$log" 2>&1 ||
-    { report "page_tests: npm: $(tail -n 1 "$log")"; return 1; }
-  cp tests/page/package-lock.json build/page_tests/installed.json
+# npm_packages FOLDER SOURCE: installs what SOURCE/package-lock.json names into build/FOLDER. The stamp is a copy of that file.
+npm_packages() {
+  local folder=build/$1 log=build/$1.log lock=$2/package-lock.json
+  cmp -s "$lock" "$folder/installed.json" && return 0
+  command -v npm >/dev/null || { report "$1: npm is not here"; return 1; }
+  rm -rf "$folder" && mkdir -p "$folder"
+  cp "$2/package.json" "$lock" "$folder/"
+  (cd "$folder" && timeout 300 npm ci --ignore-scripts --no-audit --no-fund) >"$log" 2>&1 ||
+    { report "$1: npm: $(tail -n 1 "$log")"; return 1; }
+  cp "$lock" "$folder/installed.json"
 }
+
+# The browser is the system's: nothing is fetched but the two packages.
+page_tests() { npm_packages page_tests tests/page; }
+npm_clients() { npm_packages npm_clients tests/e2e/npm; }
 
 chdb() {
   local log=build/chdb.log
@@ -148,8 +154,10 @@ peers || result=1
 slurm || result=1
 postgres || result=1
 compose || result=1
-venv || result=1
+environment venv || result=1
+environment litellm || result=1
 page_tests || result=1
+npm_clients || result=1
 if [[ ${1:-} == --chdb ]]; then
   chdb || result=1
   focus || result=1

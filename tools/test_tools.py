@@ -303,7 +303,7 @@ class Pinned(unittest.TestCase):
 
     def test_every_package_has_a_version_and_digests(self):
         files = sorted((tree.ROOT / "tools/pinned").glob("*.txt"))
-        self.assertEqual([path.stem for path in files], ["chdb", "focus", "sbom", "venv"])
+        self.assertEqual([path.stem for path in files], ["chdb", "focus", "litellm", "sbom", "venv"])
         for path in files:
             for entry in path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines():
                 self.assertRegex(entry, r"^[A-Za-z0-9._-]+(\[[^]]*\])?==\S+( ; [^#]*?)? +(--hash=sha256:[0-9a-f]{64} *)+$", path.name)

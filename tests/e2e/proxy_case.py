@@ -1,0 +1,97 @@
+"""`gpulens proxy` before a scripted provider, for tests of it."""
+import pathlib
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+import unittest
+import urllib.request
+
+from agent import BINARY, free_port, value, wait_until
+from llm_upstream import Provider, price_file
+
+SECRET = "provider-secret-1"  # the key that the provider wants
+
+
+class ProxyCase(unittest.TestCase):
+    """Starts provider and proxy for all tests of a class. Keys: `key` of ada; `poor`, whose hard budget is used up soon, and `broke`, whose is from the begin."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-proxy-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        upstream = Provider.serve(cls)
+        cls.port = free_port()
+        cls.url = f"http://127.0.0.1:{cls.port}"
+        (cls.folder / "prices.tsv").write_text(price_file())
+        cls.config = cls.folder / "proxy.yaml"
+        cls.config.write_text(
+            f"listen: ['127.0.0.1:{cls.port}']\nstate_dir: {cls.folder}/state\nprices: [{cls.folder}/prices.tsv]\n"
+            f"providers:\n  - {{name: one, url: '{upstream}', prices: openai, region: eu-1, api_key: '${{UPSTREAM_KEY}}', models: {{fast: gpt-test}}}}\n"
+            f"  - {{name: two, api: anthropic, url: '{upstream}', prices: anthropic, region: eu-1, api_key: '${{UPSTREAM_KEY}}'}}\n"
+            f"  - {{name: three, api: gemini, url: '{upstream}', prices: gemini, region: eu-1, api_key: '${{UPSTREAM_KEY}}'}}\n"
+            f"  - {{name: four, api: ollama, url: '{upstream}', prices: ollama, region: lab, api_key: '${{UPSTREAM_KEY}}'}}\n"
+            f"  - {{name: own, url: '{upstream}', profile: byoc, region: lab, cluster: byc_1, target_ttft: 500ms, prices: openai}}\n"
+            "routes:\n  - {models: [own-model], providers: [own]}\n  - {models: ['*'], providers: [one, two, three, four]}\n"
+            "budgets:\n  - {name: small, listed_only: true, usd: '0.002', window: month, mode: hard}\n"
+            "  - {name: empty, listed_only: true, usd: '0.000001', window: month, mode: hard}\n")
+        cls.environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "UPSTREAM_KEY": SECRET}
+        cls.key = cls.command("keys", "new", "--id", "ada", "--tenant", "acme").stdout.strip()
+        cls.poor = cls.command("keys", "new", "--id", "poor", "--tenant", "acme", "--budgets", "small").stdout.strip()
+        cls.broke = cls.command("keys", "new", "--id", "broke", "--tenant", "acme", "--budgets", "empty").stdout.strip()
+        cls.log = open(cls.folder / "log", "w+")  # noqa: SIM115
+        cls.addClassCleanup(cls.log.close)
+        cls.start()
+        cls.addClassCleanup(cls.stop)
+
+    @classmethod
+    def command(cls, *words):
+        return subprocess.run([str(BINARY), "proxy", *words, "--config", str(cls.config)], capture_output=True, text=True, env=cls.environment, check=True)
+
+    @classmethod
+    def start(cls):
+        cls.process = subprocess.Popen([str(BINARY), "proxy", "--config", str(cls.config)], env=cls.environment, stderr=cls.log)
+        wait_until(cls.serves, what="the proxy")
+
+    @classmethod
+    def stop(cls):
+        cls.process.terminate()
+        assert cls.process.wait(40) == 0, (cls.folder / "log").read_text()
+
+    @classmethod
+    def serves(cls):
+        try:
+            return urllib.request.urlopen(cls.url + "/-/healthy", timeout=5).status == 200
+        except OSError:
+            return False
+
+    def page(self):
+        return urllib.request.urlopen(self.url + "/metrics", timeout=10).read().decode()
+
+    def charged(self):
+        return value(self.page(), "zumik_inference_charged_micros_total")
+
+    def rows(self, column, key):
+        """The charges with this key in a column."""
+        path = self.folder / "state/charges.db"
+        if not path.exists():
+            return []
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as store:
+            store.row_factory = sqlite3.Row
+            return store.execute(f"SELECT * FROM llm_charge WHERE {column} = ?", (key,)).fetchall()
+
+    def row(self, answer, outcome="complete", counted_by="usage"):
+        """The one row of what the provider answered; charges are there before an answer ends, and in the store soon after."""
+        rows = wait_until(lambda: self.rows("upstream_request_id", answer.id), what=f"the row of {answer}")
+        self.assertEqual(len(rows), 1, answer)
+        row = rows[0]
+        self.assertEqual((row["outcome"], row["counted_by"]), (outcome, counted_by), answer)
+        return row
+
+    def check_charge(self, answer, **how):
+        """Its row has the provider's counts, and their price."""
+        row = self.row(answer, **how)
+        units = {name.removeprefix("units_"): row[name] for name in row.keys() if name.startswith("units_") and row[name]}
+        self.assertEqual(units, answer.units, answer)
+        self.assertEqual((row["charged_pico"], row["list_pico"]), (answer.pico, answer.pico), answer)
+        return row
