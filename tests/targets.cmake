@@ -108,6 +108,13 @@ foreach(label e2e soak)
 endforeach()
 set_tests_properties(e2e_kill e2e_ledger_demo PROPERTIES TIMEOUT 300 ENVIRONMENT_MODIFICATION "GPULENS_SOAK_MINUTES=unset:")
 set_tests_properties(soak_kill soak_ledger_demo PROPERTIES TIMEOUT 86400)
+# The proxy is killed again and again before a provider that misbehaves: 64 x 200 requests always, 64 x 10,000 for ./dev test --soak.
+foreach(label e2e soak)
+  add_test(NAME ${label}_proxy_chaos COMMAND ${e2e_python} -m unittest -v test_proxy_chaos WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
+  set_tests_properties(${label}_proxy_chaos PROPERTIES LABELS ${label} ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+endforeach()
+set_tests_properties(e2e_proxy_chaos PROPERTIES TIMEOUT 300 ENVIRONMENT_MODIFICATION "GPULENS_SOAK_MINUTES=unset:")
+set_tests_properties(soak_proxy_chaos PROPERTIES TIMEOUT 86400)
 # No call is refused that an agent with every feature needs: a short form among the heavy tests, a long one for ./dev test --soak.
 foreach(label peers soak)
   add_test(NAME ${label}_sandbox_log COMMAND ${e2e_python} -m unittest -v test_sandbox_log WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/soak)

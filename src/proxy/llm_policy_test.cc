@@ -348,6 +348,8 @@ TEST_F(LlmPolicyTest, AnUpstreamThatIsAwayCostsNothing) {
   ASSERT_EQ(rows.size(), 1u);
   EXPECT_EQ(rows[0].outcome, ChargeOutcome::kUpstreamFailed);
   EXPECT_EQ(rows[0].charged_pico, 0);
+  EXPECT_EQ(answer.Header("x-gpulens-request-id"), RequestIdText(rows[0].id));
+  EXPECT_EQ(answer.Header("Agent-Execution-Profile"), "managed");
   EXPECT_NE(
       Page().find("zumik_inference_requests_total{provider=\"one\",profile=\"managed\",region=\"eu-1\"} 1\n"),
       std::string::npos);
