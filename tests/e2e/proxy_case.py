@@ -8,7 +8,7 @@ import unittest
 import urllib.request
 
 from agent import BINARY, free_port, value, wait_until
-from llm_upstream import Provider, price_file
+from llm_provider import Provider, price_file
 
 SECRET = "provider-secret-1"  # the key that the provider wants
 

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 from agent import BINARY, ROOT, samples, value, wait_until
-from llm_upstream import Provider
+from llm_provider import Provider
 from proxy_case import SECRET, ProxyCase
 
 try:
