@@ -70,6 +70,8 @@ struct LoadOutcome {
   std::vector<std::string> warnings;           // "gpulens.yaml:3:12: state_dir: cannot use /proc/x: …"
   // Warnings of variables with our prefix that are no option, for commands about the configuration.
   std::vector<std::string> unknown_variables;
+  // What LoadConfig has read, or tried to: the file, and those of ${file:PATH} and ${credential:NAME}.
+  std::vector<std::string> files;
 
   bool ok() const noexcept { return error_count == 0; }
   // Errors, their count and warnings as a text for people; empty when there are none.

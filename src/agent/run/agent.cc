@@ -8,16 +8,12 @@
 
 #include <gpulens/status.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/un.h>
 #include <sys/utsname.h>
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -50,6 +46,7 @@
 #include "base/result.h"
 #include "base/sandbox/launcher.h"
 #include "base/sandbox/sandbox.h"
+#include "base/service_manager.h"
 #include "base/threads.h"
 #include "base/version.h"
 #include "history/history.h"
@@ -67,27 +64,6 @@ namespace {
 
 // Open files: more than the agent needs with every plugin on, and the least it needs without any client.
 constexpr rlim_t kFilesWanted = 4096, kFilesLeast = 64;
-
-// Sends to $NOTIFY_SOCKET (sd_notify(3)); does nothing when it is not set. Thread-safe.
-void NotifyServiceManager(std::string_view state) {
-  const char* path = ::getenv("NOTIFY_SOCKET");
-  if (!path || (path[0] != '/' && path[0] != '@')) return;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  size_t length = std::strlen(path);
-  if (length >= sizeof address.sun_path) return;
-  std::memcpy(address.sun_path, path, length);
-  if (path[0] == '@') address.sun_path[0] = '\0';  // the abstract namespace
-  UniqueFd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!fd) return;
-  auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
-  // A manager that does not read must not hold up the agent. A sign of life that is lost is followed by
-  // others; for the rest it has a second.
-  const int flags = MSG_NOSIGNAL | (state.starts_with("WATCHDOG") ? MSG_DONTWAIT : 0);
-  const timeval longest{.tv_sec = 1, .tv_usec = 0};
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof longest);
-  ::sendto(fd.get(), state.data(), state.size(), flags, reinterpret_cast<const sockaddr*>(&address), size);
-}
 
 // Interval of WATCHDOG=1: half of $WATCHDOG_USEC when that is set for this process; zero: never.
 Duration WatchdogInterval() {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "agent/run/plan.h"
 #include "base/files.h"
@@ -40,7 +41,13 @@ LoadOutcome LoadConfig(const Schema& schema, const std::string& file, const std:
   sources.environment = Environment();
   sources.flags = flags;
   sources.expand = true;
+  std::vector<std::string> files;
+  sources.read = [&files](const std::string& path) {
+    files.push_back(path);
+    return ReadValueFile(path);
+  };
   if (!file.empty()) {
+    files.push_back(file);
     Result<std::string> text = ReadFile(file, kFileLimit);
     if (!text) {
       LoadOutcome outcome = Load(schema, sources);
@@ -50,12 +57,15 @@ LoadOutcome LoadConfig(const Schema& schema, const std::string& file, const std:
       outcome.errors = {problem};
       outcome.error_count = 1;
       outcome.error_files = file;
+      outcome.files = std::move(files);
       return outcome;
     }
     sources.file_name = file;
     sources.file_text = std::move(*text);
   }
-  return Load(schema, sources);
+  LoadOutcome outcome = Load(schema, sources);
+  outcome.files = std::move(files);
+  return outcome;
 }
 
 CommandConfig LoadCommandConfig(const std::string& file, std::string (LoadOutcome::*report)() const,

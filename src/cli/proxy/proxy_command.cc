@@ -1,6 +1,5 @@
 // `gpulens proxy`: the proxy that meters LLM APIs, and its keys.
 #include <fcntl.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -11,16 +10,15 @@
 #include <string>
 #include <vector>
 
-#include "agent/run/config_file.h"
 #include "base/fd.h"
 #include "base/files.h"
-#include "base/log.h"
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"
 #include "cli/common/output.h"
 #include "cli/help/help.h"
 #include "cli/proxy/proxy_options.h"
+#include "cli/proxy/proxy_run.h"
 #include "config/print.h"
 #include "proxy/admission/keys.h"
 #include "proxy/llm_proxy.h"
@@ -50,9 +48,6 @@ The file has hashes of the keys, not the keys: who loses one needs a new one. To
 state to revoked, and send the proxy SIGHUP.
 Exit: 0 done · 1 the file cannot be read or written · 2 wrong use)";
 
-// Open requests are let finish so long; SDKs repeat what is cut then.
-constexpr Duration kGrace = std::chrono::seconds(30);
-
 struct ProxyCommandOptions {
   std::string config_file;
   bool check = false, print_routes = false, print_config = false, markdown = false;
@@ -60,17 +55,6 @@ struct ProxyCommandOptions {
   std::string keys_file, id, tenant, project, models, budgets, expires, profile;
   int64_t rpm = 0, tpm = 0, streams = 0, default_max_tokens = 0;
 };
-
-// What one file means. False: it is wrong, which was reported.
-bool Load(const std::string& file, LoadOutcome& loaded, proxy::ProxyOptions& options) {
-  loaded = LoadConfig(ProxySchema(), file, {});
-  std::string report = loaded.FullReport();
-  std::vector<std::string> errors;
-  if (loaded.ok()) options = MakeProxyOptions(loaded.config, errors);
-  for (const std::string& error : errors) report += error + "\n";
-  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
-  return loaded.ok() && errors.empty();
-}
 
 std::string FileOf(const ProxyCommandOptions& options) {
   if (!options.config_file.empty()) return options.config_file;
@@ -125,60 +109,22 @@ int Check(const proxy::ProxyOptions& options, const std::string& file) {
   return WriteText(out) ? code : 1;
 }
 
-int Run(const std::string& file) {
-  LoadOutcome loaded;
-  proxy::ProxyOptions options;
-  if (!Load(file, loaded, options)) return 2;
-  SetLogOptions(LogOptionsFor(loaded.config.Group("log")));
-  static_cast<void>(SetLogLevels(loaded.config.Group("log").Text("level")));
-  ::signal(SIGPIPE, SIG_IGN);
-  // Before there are threads: they inherit the mask, and this one waits.
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  for (int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&signals, signal);
-  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  auto started = proxy::LlmProxy::Start(std::move(options));
-  if (!started)
-    return FailCommand("proxy", started.error().detail,
-                       started.error().code == Code::kInvalidArgument ? 2 : 1);
-  proxy::LlmProxy& running = **started;
-  std::string at;
-  for (const Endpoint& address : running.addresses()) at += (at.empty() ? "" : ", ") + address.ToString();
-  Log(LogLevel::kInfo, "proxy", "ready", "Serving at " + at + ".");
-  while (true) {
-    int signal = 0;
-    if (::sigwait(&signals, &signal) != 0) continue;
-    if (signal != SIGHUP) break;
-    LoadOutcome again;
-    proxy::ProxyOptions next;
-    Status status = Load(file, again, next) ? running.Reload(std::move(next))
-                                            : Status{Code::kInvalidArgument, "the configuration is wrong"};
-    if (status)
-      Log(LogLevel::kInfo, "proxy", "reloaded",
-          "Keys, prices, providers, routes and budgets were read again.");
-    else Log(LogLevel::kError, "proxy", "not_reloaded", "Nothing was changed: " + status.detail + ".");
-  }
-  Log(LogLevel::kInfo, "proxy", "stopping", "Open requests have 30 s to finish.");
-  running.Stop(kGrace);
-  return 0;
-}
-
-int RunProxy(const ProxyCommandOptions& options) {
+int RunCommand(const ProxyCommandOptions& options) {
   if (options.print_routes) return PrintRoutes();
   if (options.print_config)
     return WriteText(options.markdown ? PrintMarkdownSchema(ProxySchema()) : PrintSchema(ProxySchema())) ? 0
                                                                                                          : 1;
   const std::string file = FileOf(options);
-  if (!options.check) return Run(file);
+  if (!options.check) return RunProxy(file);
   LoadOutcome loaded;
   proxy::ProxyOptions made;
-  return Load(file, loaded, made) ? Check(made, file) : 2;
+  return LoadProxyOptions(file, loaded, made) ? Check(made, file) : 2;
 }
 
 // The file of keys: named, else that of the configuration.
 std::string KeysFile(const ProxyCommandOptions& options) {
   if (!options.keys_file.empty()) return options.keys_file;
-  const LoadOutcome loaded = LoadConfig(ProxySchema(), FileOf(options), {});
+  const LoadOutcome loaded = LoadProxyConfig(FileOf(options));
   if (!loaded.config.Text("keys").empty()) return loaded.config.Text("keys");
   const std::string state = ProxyStateDir(loaded.config);
   return state.empty() ? state : state + "/keys.tsv";
@@ -269,7 +215,7 @@ void AddProxy(CLI::App& app, int& code) {
   command->add_flag("--markdown", options.markdown, "Of --print-config: as the table of docs/proxy.md");
   command->require_subcommand(0, 1);
   command->callback([kept, command, &code] {
-    if (command->get_subcommands().empty()) code = RunProxy(*kept);
+    if (command->get_subcommands().empty()) code = RunCommand(*kept);
   });
 
   CLI::App* keys = command->add_subcommand("keys", "Make and list virtual keys.");

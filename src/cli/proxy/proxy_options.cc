@@ -141,6 +141,13 @@ constexpr OptionSpec kSandbox[] = {TextOption(
     "everything, and the kernel logs what was not needed; off: everything. In force after a restart",
     kSandboxModes)};
 
+constexpr std::string_view kSandboxModes[] = {"enforce", "log", "off"};
+constexpr OptionSpec kSandbox[] = {TextOption(
+    "mode", "enforce",
+    "The process may do what its configuration needs, and nothing else: SECURITY.md. With log it may do "
+    "everything, and the kernel logs what was not needed; off: everything. In force after a restart",
+    kSandboxModes)};
+
 constexpr OptionSpec kLog[] = {
     TextOption("level", "info", "error, warn, info, debug, trace or off"),
     TextOption("format", "auto", "auto is journal under systemd, else text", kFormats),
@@ -176,6 +183,7 @@ constexpr OptionSpec kRoot[] = {
     IntOption("attempts", "1",
               "Providers that a request may go to, one after another, before a byte was sent", 1, 8),
     GroupOption("limits", "Limits", kLimits),
+    GroupOption("sandbox", "What confines the process", kSandbox),
     GroupOption("sandbox", "What confines the process", kSandbox),
     GroupOption("log", "Logging", kLog),
 };
