@@ -10,10 +10,11 @@ add_gpulens_library(cli_bench DIR src/cli/bench DEPS gpulens_cli_help gpulens_ne
 add_gpulens_library(cli_check DIR src/cli/check DEPS gpulens_agent_run gpulens_wire_exposition gpulens_cli_common)
 add_gpulens_library(cli_collect DIR src/cli/collect DEPS gpulens_agent_run gpulens_scrape_engine gpulens_cli_common)
 add_gpulens_library(cli_events DIR src/cli/events DEPS gpulens_agent_run gpulens_store gpulens_catalog_codes gpulens_cli_common)
-add_gpulens_library(cli_engines DIR src/cli/engines DEPS gpulens_cli_common gpulens_config gpulens_scrape_engine
+add_gpulens_library(cli_engines DIR src/cli/engines DEPS gpulens_cli_common gpulens_cli_url gpulens_config gpulens_scrape_engine
   gpulens_wire_json)
 add_gpulens_library(cli_slurm DIR src/cli/slurm DEPS gpulens_cli_collect gpulens_sources_slurm gpulens_net_client)
-add_gpulens_library(cli_node DIR src/cli/node DEPS gpulens_agent_local gpulens_cli_help PRIVATE_DEPS CLI11::CLI11
+add_gpulens_library(cli_url DIR src/cli/url DEPS gpulens_net_client)
+add_gpulens_library(cli_node DIR src/cli/node DEPS gpulens_agent_local gpulens_cli_help gpulens_cli_url PRIVATE_DEPS CLI11::CLI11
   TEST_DEPS gpulens_net_testing)
 add_gpulens_library(cli_trace DIR src/cli/trace DEPS gpulens_cli_node gpulens_cli_telemetry gpulens_wire_perfetto gpulens_store_experiments
   gpulens_history PRIVATE_DEPS CLI11::CLI11)
@@ -36,7 +37,7 @@ add_gpulens_library(cli_why DIR src/cli/why DEPS gpulens_why gpulens_cli_node gp
   PRIVATE_DEPS CLI11::CLI11)
 add_gpulens_library(cli_queue DIR src/cli/queue DEPS gpulens_agent_run gpulens_delivery gpulens_wire_json gpulens_cli_help
   PRIVATE_DEPS CLI11::CLI11)
-add_gpulens_library(cli_proxy DIR src/cli/proxy DEPS gpulens_proxy gpulens_agent_run gpulens_config gpulens_cli_help PRIVATE_DEPS CLI11::CLI11)
+add_gpulens_library(cli_proxy DIR src/cli/proxy DEPS gpulens_proxy gpulens_sdk_inference gpulens_agent_run gpulens_config gpulens_cli_help PRIVATE_DEPS CLI11::CLI11)
 # What is linked, with the packages that are here now: each run of CMake looks again.
 set(library_rows ${CMAKE_BINARY_DIR}/generated/cli/version/library_rows.inc)
 execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libstdc++.a OUTPUT_VARIABLE libstdcxx OUTPUT_STRIP_TRAILING_WHITESPACE)

@@ -12,7 +12,6 @@
 #include "cli/common/output.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
-#include "net/tls.h"
 #include "scrape/page_target.h"
 #include "wire/json/json_object.h"
 #include "wire/packing.h"
@@ -131,26 +130,10 @@ Result<std::unique_ptr<PageSource>> OpenUrl(const PageSource::Options& options) 
     url->target = "/metrics";
     url->has_path = true;
   }
-  std::string headers(kAcceptFields);
-  headers += "Accept-Encoding: gzip\r\n";
-  if (!url->user.empty() || !url->password.empty()) AddBasicAuth(headers, url->user, url->password);
-  for (const std::string& header : options.headers) {
-    std::string_view value = header;
-    std::string_view field = TakeUntil(value, ':');
-    Status status = field.size() == header.size() ? Status{Code::kInvalidArgument, "expected Name: value"}
-                                                  : AddRequestField(headers, field, Trim(value));
-    if (!status) return Status{Code::kInvalidArgument, "--header " + Printable(field) + ": " + status.detail};
-  }
-  std::shared_ptr<const TlsContext> tls;
-  if (url->tls) {
-    TlsClientOptions wanted;
-    wanted.ca.file = options.ca_file;
-    wanted.insecure_skip_verify = options.insecure_skip_verify;
-    auto made = TlsContext::Client(wanted);
-    if (!made) return Status{Code::kInvalidArgument, "--ca-file: " + made.error().detail};
-    tls = *std::move(made);
-  }
-  return std::unique_ptr<PageSource>(new UrlPage(*url, std::move(headers), std::move(tls), options.timeout));
+  ASSIGN_OR_RETURN(UrlRequest request,
+                   MakeUrlRequest(*url, std::string(kAcceptFields) + "Accept-Encoding: gzip\r\n", options));
+  return std::unique_ptr<PageSource>(
+      new UrlPage(*url, std::move(request.fields), std::move(request.tls), options.timeout));
 }
 
 using engine_page::Engine;

@@ -9,6 +9,7 @@
 #include <gpulens/status.h>
 
 #include "base/clock.h"
+#include "cli/url/url_request.h"
 #include "scrape/engine/engine_families.h"
 #include "wire/exposition/exposition_format.h"
 #include "wire/exposition/exposition_page.h"
@@ -24,11 +25,8 @@ struct PageText {
 // A page to check. Used from one thread; calls block.
 class PageSource {
  public:
-  struct Options {
-    std::string where;                 // "-", a URL or a file
-    std::vector<std::string> headers;  // "Name: value"
-    std::string ca_file;
-    bool insecure_skip_verify = false;
+  struct Options : UrlOptions {
+    std::string where;  // "-", a URL or a file
     Duration timeout = std::chrono::seconds(10);
   };
   // The largest page in bytes, compressed or not.

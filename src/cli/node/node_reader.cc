@@ -14,7 +14,6 @@
 #include "cli/help/help.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
-#include "net/tls.h"
 
 namespace gpulens {
 
@@ -163,26 +162,9 @@ class ThisProcess final : public NodeReader {
 Result<std::unique_ptr<NodeReader>> OpenUrl(const NodeOptions& options) {
   Result<HttpUrl> url = ParseHttpUrl(options.url);
   if (!url) return Status{Code::kInvalidArgument, UrlName(options.url) + ": " + url.error().detail};
-  std::string headers = "Accept: application/json\r\n";
-  if (!url->user.empty() || !url->password.empty()) AddBasicAuth(headers, url->user, url->password);
-  for (const std::string& header : options.headers) {
-    std::string_view value = header;
-    const std::string_view field = TakeUntil(value, ':');
-    Status status = field.size() == header.size() ? Status{Code::kInvalidArgument, "expected Name: value"}
-                                                  : AddRequestField(headers, field, Trim(value));
-    if (!status) return Status{Code::kInvalidArgument, "--header " + Printable(field) + ": " + status.detail};
-  }
-  std::shared_ptr<const TlsContext> tls;
-  if (url->tls) {
-    TlsClientOptions wanted;
-    wanted.ca.file = options.ca_file;
-    wanted.insecure_skip_verify = options.insecure_skip_verify;
-    auto made = TlsContext::Client(wanted);
-    if (!made) return Status{Code::kInvalidArgument, "--ca-file: " + made.error().detail};
-    tls = *std::move(made);
-  }
+  ASSIGN_OR_RETURN(UrlRequest request, MakeUrlRequest(*url, "Accept: application/json\r\n", options));
   return std::unique_ptr<NodeReader>(
-      std::make_unique<UrlNode>(*url, std::move(headers), std::move(tls), options.timeout));
+      std::make_unique<UrlNode>(*url, std::move(request.fields), std::move(request.tls), options.timeout));
 }
 
 }  // namespace

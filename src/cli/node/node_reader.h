@@ -5,11 +5,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <gpulens/status.h>
 
 #include "base/clock.h"
+#include "cli/url/url_request.h"
 
 namespace CLI {
 class App;
@@ -17,14 +17,11 @@ class App;
 
 namespace gpulens {
 
-struct NodeOptions {
+struct NodeOptions : UrlOptions {
   // "http://n1:9091", "https://user:password@n1:9091". Empty: the agent of the configuration (control socket,
   // then loopback addresses of HTTP) or, when none answers, this process.
   std::string url;
-  std::string socket;                // control socket of the agent; then nothing else is tried
-  std::vector<std::string> headers;  // "Authorization: Bearer …", for URLs
-  std::string ca_file;               // PEM; empty: the machine's
-  bool insecure_skip_verify = false;
+  std::string socket;  // control socket of the agent; then nothing else is tried
   std::string config_file;
   bool direct = false;                          // this process, even when an agent answers
   bool demo = false;                            // this process, with simulated GPUs
