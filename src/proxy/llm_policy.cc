@@ -784,6 +784,7 @@ void LlmExchange::Settle(bool whole, ChargeOutcome outcome, Journal::Done done) 
   record_.retries = std::max(attempts_made_ - 1, 0);
   grant_.Settle(record_.charged_pico, InputOf(record_.usage) + OutputOf(record_.usage), now);
   shared_.metrics.CountCharge(record_);
+  if (shared_.records) shared_.records->Add(record_, request_.stream);
   if (claimed_) {
     if (sent_) shared_.idempotency.Settled(record_.key, *claimed_, id_, record_.status, now.unix_ns);
     else shared_.idempotency.Release(record_.key, *claimed_, id_);

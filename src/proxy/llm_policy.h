@@ -23,6 +23,7 @@
 #include "proxy/journal/journal.h"
 #include "proxy/proxy_config.h"
 #include "proxy/proxy_metrics.h"
+#include "proxy/proxy_records.h"
 #include "wire/llm/llm_calibration.h"
 
 namespace gpulens::proxy {
@@ -52,6 +53,7 @@ struct ProxyShared {
   IdempotencyIndex& idempotency;
   ProxyMetrics& metrics;
   const ReadState read_state;
+  RequestRecords* records = nullptr;  // null: settled requests are not recorded in a telemetry store
   const Clock& clock;
 
   std::mutex calibration_mutex;  // guards calibration

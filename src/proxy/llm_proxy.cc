@@ -65,8 +65,11 @@ Result<pricing::PriceTable> LoadPrices(const ProxyOptions& options) {
 
 class LlmProxy::Impl {
  public:
-  explicit Impl(ProxyOptions options)
-      : options_(std::move(options)), admission_(options_.admission), idempotency_({}) {}
+  Impl(ProxyOptions options, std::unique_ptr<RequestRecords> records)
+      : options_(std::move(options)),
+        records_(std::move(records)),
+        admission_(options_.admission),
+        idempotency_({}) {}
   ~Impl() { Stop(Duration{}); }
 
   Status Start() {
@@ -76,6 +79,7 @@ class LlmProxy::Impl {
     RETURN_IF_ERROR(StartLeases());
     shared_ = std::make_unique<ProxyShared>(admission_, *journal_, idempotency_, metrics_,
                                             [this](ProxyState& state) { ReadState(state); });
+    shared_->records = records_.get();
     for (size_t i = 0; i < std::max<size_t>(options_.loops, 1); ++i)
       loops_.push_back(std::make_unique<Loop>());
     for (const auto& loop : loops_) RETURN_IF_ERROR(StartLoop(*loop));
@@ -251,6 +255,7 @@ class LlmProxy::Impl {
     if (engine_) state.budget_engine_up = !admission_.budgets().engine_down();
     state.refusals = admission_.refusals();
     state.journal = journal_->stats();
+    if (records_) state.records = records_->counts();
     state.journal_limit_bytes = options_.journal.max_bytes;
     state.found = found_;
     for (size_t i = 0; i < folds_.size(); ++i)
@@ -258,6 +263,7 @@ class LlmProxy::Impl {
   }
 
   const ProxyOptions options_;
+  const std::unique_ptr<RequestRecords> records_;
   Admission admission_;
   IdempotencyIndex idempotency_;
   ProxyMetrics metrics_;
@@ -278,8 +284,9 @@ class LlmProxy::Impl {
 LlmProxy::LlmProxy(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 LlmProxy::~LlmProxy() = default;
 
-Result<std::unique_ptr<LlmProxy>> LlmProxy::Start(ProxyOptions options) {
-  auto impl = std::make_unique<Impl>(std::move(options));
+Result<std::unique_ptr<LlmProxy>> LlmProxy::Start(ProxyOptions options,
+                                                  std::unique_ptr<RequestRecords> records) {
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(records));
   RETURN_IF_ERROR(impl->Start());
   return std::unique_ptr<LlmProxy>(new LlmProxy(std::move(impl)));
 }

@@ -15,6 +15,7 @@
 #include "proxy/admission/admission.h"
 #include "proxy/journal/journal.h"
 #include "proxy/proxy_config.h"
+#include "proxy/proxy_records.h"
 
 namespace gpulens::proxy {
 
@@ -34,6 +35,8 @@ struct ProxyOptions {
     std::string place;  // a path, or the URL of PostgreSQL or ClickHouse
   };
   std::vector<Store> stores;
+  std::string telemetry;            // a place like a store's; empty: none
+  Duration telemetry_retention{0};  // older rows of it are deleted; 0: none are
 
   std::string keys_file;
   AdmissionOptions admission;
@@ -52,8 +55,10 @@ Result<pricing::PriceTable> LoadPrices(const ProxyOptions& options);
 class LlmProxy {
  public:
   // Reads keys and prices, recovers the journal, counts what budgets have spent, and listens.
-  // kInvalidArgument: the configuration is wrong; kUnavailable and others: it cannot run.
-  static Result<std::unique_ptr<LlmProxy>> Start(ProxyOptions options);
+  // kInvalidArgument: the configuration is wrong; kUnavailable and others: it cannot run. `records`: those of
+  // options.telemetry; null: none.
+  static Result<std::unique_ptr<LlmProxy>> Start(ProxyOptions options,
+                                                 std::unique_ptr<RequestRecords> records = nullptr);
   ~LlmProxy();
   LlmProxy(const LlmProxy&) = delete;
   LlmProxy& operator=(const LlmProxy&) = delete;

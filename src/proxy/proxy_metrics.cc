@@ -69,6 +69,22 @@ class Family {
 std::string MicrosOf(pricing::PicoSum sum) { return std::to_string(sum.micros().value_or(INT64_MAX)); }
 std::string MicrosOf(int64_t pico) { return std::to_string(pico / pricing::kPicoPerMicro); }
 
+// Of requests in the telemetry store.
+void AddRecords(std::string& out, const RequestRecords::Counts& counts) {
+  Family(out, "gpulens_proxy_telemetry_stored_total", "counter", "Records in the telemetry store.")
+      .Add({}, counts.stored);
+  Family(out, "gpulens_proxy_telemetry_queued", "gauge", "Records that wait for the telemetry store.")
+      .Add({}, counts.queued);
+  {
+    Family family(out, "gpulens_proxy_telemetry_lost_total", "counter",
+                  "Records that the telemetry store lacks: the queue was full, or it refused them.");
+    family.Add({{"reason", "queue_full"}}, counts.lost);
+    family.Add({{"reason", "refused"}}, counts.set_aside);
+  }
+  Family(out, "gpulens_proxy_telemetry_up", "gauge", "Whether the last write to the telemetry store succeeded.")
+      .Add({}, uint64_t{counts.failing ? 0u : 1u});
+}
+
 }  // namespace
 
 void ProxyMetrics::CountHttp(std::string_view method, int status, Duration duration) {
@@ -193,6 +209,7 @@ std::string ProxyMetrics::Page(const ProxyState& state) const {
       .Add({}, state.journal.unrecorded);
   Family(out, "gpulens_proxy_journal_up", "gauge", "Whether the journal can be written.")
       .Add({}, uint64_t{state.journal.failing ? 0u : 1u});
+  if (state.records) AddRecords(out, *state.records);
   return out;
 }
 

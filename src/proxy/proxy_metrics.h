@@ -16,6 +16,7 @@
 #include "proxy/admission/admission.h"
 #include "proxy/journal/journal.h"
 #include "proxy/proxy_config.h"
+#include "proxy/proxy_records.h"
 #include "store/charges/charge_record.h"
 
 namespace gpulens::proxy {
@@ -42,6 +43,7 @@ struct ProxyState {
   std::vector<BudgetView> budgets;
   std::array<uint64_t, kRefusalReasons> refusals{};
   JournalStats journal;
+  std::optional<RequestRecords::Counts> records;  // with `telemetry`
 };
 
 // Thread-safe.

@@ -108,6 +108,14 @@ constexpr OptionSpec kStore[] = {
      .secret_path = false},
 };
 
+constexpr OptionSpec kTelemetry[] = {
+    {.key = "url",
+     .help = "A path, postgresql://… or clickhouse://…; none: no records",
+     .secret_path = false},
+    TimeOption("retention", "0", "Older rows there are deleted, those of other programs, too; 0: none are", 0,
+               1e9),
+};
+
 constexpr OptionSpec kJournal[] = {
     TextOption("sync", "interval", "interval: at most a second is lost when the power goes; always: nothing",
                kSyncs),
@@ -177,6 +185,7 @@ constexpr OptionSpec kRoot[] = {
     GroupsOption("budgets", "What may be spent", kBudget),
     GroupOption("budget_engine", "How replicas share budgets", kEngine),
     GroupsOption("stores", "Where charges are kept; default: a file in the state folder", kStore),
+    GroupOption("telemetry", "A record of each request for gpulens telemetry", kTelemetry),
     GroupOption("journal", "What is on disk before an answer ends", kJournal),
     TextOption("on_cancel", "charge", "What a client that left has used is charged, or nothing", kOnCancels),
     GroupOption("drain", "After a client has left", kDrain),
@@ -273,6 +282,9 @@ class Maker {
     for (const Config& store : config_.Groups("stores"))
       options_.stores.push_back({store.Text("name"), store.Text("url")});
     if (options_.stores.empty()) options_.stores.push_back({"file", state + "/charges.db"});
+    const Config& telemetry = config_.Group("telemetry");
+    options_.telemetry = telemetry.Text("url");
+    options_.telemetry_retention = telemetry.Time("retention");
     options_.keys_file = config_.Text("keys").empty() ? state + "/keys.tsv" : config_.Text("keys");
     options_.price_files = config_.Texts("prices");
   }

@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "cli/common/output.h"
 #include "cli/proxy/proxy_options.h"
+#include "cli/proxy/telemetry_records.h"
 #include "net/auth/web_config.h"
 #include "net/server/server.h"
 
@@ -119,6 +120,10 @@ proxy::ProxyFiles ProxyFilesOf(const LoadOutcome& loaded) {
     else proxy::AddPostgresFiles(place, out);
   }
   proxy::AddPostgresFiles(config.Group("budget_engine").Text("url"), out);
+  if (const std::string& telemetry = config.Group("telemetry").Text("url"); !telemetry.empty()) {
+    if (const std::string path = TelemetryFile(telemetry); !path.empty()) out.folders.push_back(FolderOf(path));
+    else proxy::AddPostgresFiles(telemetry, out);
+  }
   return out;
 }
 
@@ -143,7 +148,13 @@ int RunProxy(const std::string& file) {
       ParseSandboxMode(loaded.config.Group("sandbox").Text("mode")).value_or(SandboxMode::kEnforce);
   const proxy::ProxySandbox sandbox = proxy::ProxySandbox::Enter(mode, ProxyFilesOf(loaded));
   ReportSandbox(mode, sandbox);
-  auto started = proxy::LlmProxy::Start(std::move(options));
+  std::unique_ptr<proxy::RequestRecords> records;
+  if (!options.telemetry.empty()) {
+    auto opened = OpenTelemetryRecords({.place = options.telemetry, .retention = options.telemetry_retention});
+    if (!opened) return fail(opened.error());
+    records = *std::move(opened);
+  }
+  auto started = proxy::LlmProxy::Start(std::move(options), std::move(records));
   if (!started) return fail(started.error());
   proxy::LlmProxy& running = **started;
   std::string at;
