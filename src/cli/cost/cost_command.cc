@@ -19,6 +19,7 @@
 #include "base/result.h"
 #include "base/rfc3339.h"
 #include "cli/common/output.h"
+#include "cli/cost/charge_report.h"
 #include "cli/cost/cost_report.h"
 #include "cli/help/help.h"
 #include "config/value_parse.h"
@@ -32,6 +33,7 @@ constexpr const char* kFooter = R"(
   gpulens cost report --by day,model --period 2026-11 --csv
   gpulens cost report --by pod --where tenant=acme --json
   gpulens cost report --wasted                          money by cause, and who held idle GPUs
+  gpulens cost report --charges /var/lib/gpulens/proxy/charges.db --by tenant,model
   gpulens cost statement --period 2026-11 -o november.jsonl
   gpulens cost verify november.jsonl --against /var/lib/gpulens/ledger.db
   gpulens cost export --focus 1.2 -o focus.csv --period 2026-11
@@ -130,17 +132,33 @@ void AddReport(CLI::App& cost, const std::shared_ptr<CostOptions>& kept, int& co
   auto* by =
       AddOption(*report, "--by", options.by,
                 "Group by tenant, namespace, pod, job, process, model, engine, gpu, slice, class, cause, "
-                "state, energy_state, method, day or hour; several with commas",
+                "state, energy_state, method, day or hour; of --charges: tenant, key, provider, model, tier, "
+                "profile, region, operation, outcome, counted_by, currency, day or budget; several with "
+                "commas",
                 "KEYS");
   by->capture_default_str();
   AddRange(*report, options, true);
   AddOption(*report, "--where", options.where, "Only what has this; may be repeated", "KEY=VALUE");
+  auto* charges = AddOption(*report, "--charges", options.charges,
+                            "Of the requests that a proxy charged: a file charges.db, postgresql://… or "
+                            "clickhouse://…",
+                            "PLACE");
+  AddOption(
+      *report, "--engine", options.engines,
+      "Of --charges: the engine of a byoc provider in the ledger; may be repeated. Default: of the same "
+      "name",
+      "PROVIDER=ENGINE")
+      ->needs(charges);
   report->add_flag("--energy", options.energy, "Also joules and the price of electricity");
-  report->add_flag("--carbon", options.carbon, "Also grams of CO2 equivalent");
-  report->add_flag("--wasted", options.wasted, "What the GPUs did, by cause and holder")->excludes(by);
+  report->add_flag("--carbon", options.carbon, "Also grams of CO2 equivalent")->excludes(charges);
+  report->add_flag("--wasted", options.wasted, "What the GPUs did, by cause and holder")
+      ->excludes(by)
+      ->excludes(charges);
   auto* json = report->add_flag("--json", options.json, "JSON");
   report->add_flag("--csv", options.csv, "CSV")->excludes(json);
-  report->callback([kept, &code] { code = ExitCode("cost report", ReportCost(*kept)); });
+  report->callback([kept, &code] {
+    code = ExitCode("cost report", kept->charges.empty() ? ReportCost(*kept) : ReportCharges(*kept));
+  });
 }
 
 void AddStatement(CLI::App& cost, const std::shared_ptr<CostOptions>& kept, int& code) {

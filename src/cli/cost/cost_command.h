@@ -25,6 +25,8 @@ struct CostOptions {
   std::string by = "tenant";
   std::vector<std::string> where;  // "tenant=acme"
   bool energy = false, carbon = false, wasted = false;
+  std::string charges;               // a path or URL; empty: the report is of the ledger alone
+  std::vector<std::string> engines;  // "PROVIDER=ENGINE"
   bool json = false, csv = false;
   std::string output;              // of statement and export; empty: standard output
   std::string previous;            // file of the statement before
