@@ -13,6 +13,11 @@ namespace {
 constexpr std::string_view kMethods[] = {"GET",   "HEAD",    "POST",  "PUT",    "DELETE",
                                          "PATCH", "OPTIONS", "TRACE", "CONNECT"};
 
+std::string NumberText(double value) {
+  char text[kNumberBytes];
+  return {text, WriteNumber(text, value)};
+}
+
 class Family {
  public:
   using Label = std::pair<std::string_view, std::string_view>;
@@ -36,6 +41,11 @@ class Family {
     ((out_ += ' ') += value) += '\n';
   }
   void Add(std::initializer_list<Label> labels, uint64_t value) { Add(labels, std::to_string(value)); }
+  void Add(std::pair<std::string_view, std::string_view> keys,
+           const std::map<std::pair<std::string, std::string>, uint64_t>& counts) {
+    for (const auto& [texts, count] : counts)
+      Add({{keys.first, texts.first}, {keys.second, texts.second}}, count);
+  }
 
   template <size_t kBounds>
   void AddBuckets(const std::array<double, kBounds>& bounds, const BucketCounts<kBounds>& of,
@@ -57,33 +67,12 @@ class Family {
   }
 
  private:
-  static std::string NumberText(double value) {
-    char text[kNumberBytes];
-    return {text, WriteNumber(text, value)};
-  }
-
   std::string& out_;
   const std::string_view name_;
 };
 
 std::string MicrosOf(pricing::PicoSum sum) { return std::to_string(sum.micros().value_or(INT64_MAX)); }
 std::string MicrosOf(int64_t pico) { return std::to_string(pico / pricing::kPicoPerMicro); }
-
-// Of requests in the telemetry store.
-void AddRecords(std::string& out, const RequestRecords::Counts& counts) {
-  Family(out, "gpulens_proxy_telemetry_stored_total", "counter", "Records in the telemetry store.")
-      .Add({}, counts.stored);
-  Family(out, "gpulens_proxy_telemetry_queued", "gauge", "Records that wait for the telemetry store.")
-      .Add({}, counts.queued);
-  {
-    Family family(out, "gpulens_proxy_telemetry_lost_total", "counter",
-                  "Records that the telemetry store lacks: the queue was full, or it refused them.");
-    family.Add({{"reason", "queue_full"}}, counts.lost);
-    family.Add({{"reason", "refused"}}, counts.set_aside);
-  }
-  Family(out, "gpulens_proxy_telemetry_up", "gauge", "Whether the last write to the telemetry store succeeded.")
-      .Add({}, uint64_t{counts.failing ? 0u : 1u});
-}
 
 }  // namespace
 
@@ -112,6 +101,9 @@ void ProxyMetrics::CountCharge(const ChargeRecord& record) {
   charged_.Add(record.charged_pico);
   listed_.Add(record.list_pico);
   charged_by_[by].Add(record.charged_pico);
+  ++settled_[{record.provider, std::string(Name(record.outcome))}];
+  if (record.counted_by != CountedBy::kNothing && record.price_row < 0)
+    ++unpriced_[{record.provider, record.profile}];
   for (size_t i = 0; i < kLlmClasses; ++i) {
     if (record.usage.units[i] > 0)
       tokens_[{record.provider, std::string(LlmClassName(static_cast<LlmClass>(i))), by}] +=
@@ -119,6 +111,9 @@ void ProxyMetrics::CountCharge(const ChargeRecord& record) {
   }
   if (record.usage.inconsistent) ++inconsistent_[record.api];
   if (record.ttft_ns) ttft_[record.provider].Add(kTtftBounds, static_cast<double>(*record.ttft_ns) / 1e9);
+  if (record.itl_count > 0)
+    gaps_[record.provider].Add(
+        kGapBounds, static_cast<double>(record.itl_sum_ns) / static_cast<double>(record.itl_count) / 1e9);
 }
 
 std::string ProxyMetrics::Page(const ProxyState& state) const {
@@ -144,12 +139,11 @@ std::string ProxyMetrics::Page(const ProxyState& state) const {
     }
     Family(out, "zumik_inference_charged_micros_total", "counter", "Charged, in millionths of the currency.")
         .Add({}, MicrosOf(charged_));
-    {
-      Family family(out, "gpulens_proxy_attempts_total", "counter",
-                    "Requests to providers, failed ones included.");
-      for (const auto& [key, count] : attempts_)
-        family.Add({{"provider", key.first}, {"result", key.second}}, count);
-    }
+    Family(out, "gpulens_proxy_attempts_total", "counter",
+           "Requests to providers by how the answer began, failed ones included.")
+        .Add({"provider", "result"}, attempts_);
+    Family(out, "gpulens_proxy_settled_total", "counter", "Requests that were charged, by how they ended.")
+        .Add({"provider", "outcome"}, settled_);
     {
       Family family(out, "gpulens_proxy_units_total", "counter",
                     "What was used, by class and by who counted it.");
@@ -165,51 +159,125 @@ std::string ProxyMetrics::Page(const ProxyState& state) const {
         family.AddBuckets(kTtftBounds, counts, "provider", provider);
     }
     {
+      Family family(out, "gpulens_proxy_time_per_output_token_seconds", "histogram",
+                    "Mean time between two outputs of a streamed answer, one observation an answer.");
+      for (const auto& [provider, counts] : gaps_)
+        family.AddBuckets(kGapBounds, counts, "provider", provider);
+    }
+    {
       Family family(out, "gpulens_proxy_charged_micros_total", "counter",
                     "Charged, by who counted what was used.");
       for (const auto& [by, sum] : charged_by_) family.Add({{"counted_by", by}}, MicrosOf(sum));
     }
     Family(out, "gpulens_proxy_list_micros_total", "counter", "The same requests at list prices.")
         .Add({}, MicrosOf(listed_));
+    // From the start, so that the first one is an increase.
+    auto unpriced = unpriced_;
+    auto inconsistent = inconsistent_;
+    for (const ProviderConfig& provider : state.config->providers) {
+      unpriced.try_emplace({provider.name, std::string(pricing::ProfileName(provider.terms.profile))}, 0);
+      inconsistent.try_emplace(std::string(LlmApiName(provider.api)), 0);
+    }
+    Family(out, "gpulens_proxy_unpriced_total", "counter",
+           "Requests that used something for which no price was found.")
+        .Add({"provider", "profile"}, unpriced);
     {
       Family family(out, "gpulens_proxy_usage_inconsistent_total", "counter",
                     "Answers whose counts contradict each other.");
-      for (const auto& [api, count] : inconsistent_) family.Add({{"api", api}}, count);
+      for (const auto& [api, count] : inconsistent) family.Add({{"api", api}}, count);
     }
   }
   {
     Family family(out, "zumik_byoc_target_ttft_ms", "gauge",
                   "The time to first token that a cluster is to keep.");
+    std::map<std::string_view, double> targets;  // a cluster may have several providers; the strictest holds
     for (const ProviderConfig& provider : state.config->providers) {
-      if (provider.target_ttft_ms > 0)
-        family.Add({{"cluster", provider.cluster}}, static_cast<uint64_t>(provider.target_ttft_ms));
+      if (provider.target_ttft_ms <= 0) continue;
+      double& target = targets.try_emplace(provider.cluster, provider.target_ttft_ms).first->second;
+      target = std::min(target, provider.target_ttft_ms);
     }
+    for (const auto& [cluster, target] : targets) family.Add({{"cluster", cluster}}, NumberText(target));
   }
   {
     Family family(out, "gpulens_proxy_refused_total", "counter", "Requests that were not let in, by reason.");
     for (size_t i = 0; i < kRefusalReasons; ++i)
       family.Add({{"reason", RefusalName(static_cast<RefusalReason>(i))}}, state.refusals[i]);
   }
-  const std::pair<std::string_view, int64_t BudgetView::*> kOfBudgets[] = {{"limit", &BudgetView::limit_pico},
-                                                                           {"spent", &BudgetView::spent_pico},
-                                                                           {"held", &BudgetView::held_pico}};
-  for (const auto& [what, member] : kOfBudgets) {
-    const std::string name = "gpulens_proxy_budget_" + std::string(what) + "_micros";
-    Family family(out, name, "gauge", "Of each budget in its present window.");
-    for (const BudgetView& budget : state.budgets)
-      family.Add({{"budget", budget.name}}, MicrosOf(budget.*member));
+  const std::tuple<std::string_view, std::string_view, std::string_view, std::string (*)(const BudgetView&)>
+      kOfBudgets[] = {
+          {"gpulens_proxy_budget_limit_micros", "gauge", "What may be spent in a window.",
+           [](const BudgetView& of) { return MicrosOf(of.limit_pico); }},
+          {"gpulens_proxy_budget_spent_micros", "gauge", "Charged in the present window.",
+           [](const BudgetView& of) { return MicrosOf(of.spent_pico); }},
+          {"gpulens_proxy_budget_held_micros", "gauge", "Reserved by requests that run.",
+           [](const BudgetView& of) { return MicrosOf(of.held_pico); }},
+          {"gpulens_proxy_budget_refused_total", "counter", "Requests that the budget did not allow.",
+           [](const BudgetView& of) { return std::to_string(of.refused); }},
+          {"gpulens_proxy_budget_overshoot_micros_total", "counter", "Charged above the limit.",
+           [](const BudgetView& of) { return MicrosOf(of.overshoot_pico); }},
+          {"gpulens_proxy_budget_opened_micros_total", "counter",
+           "Let in without a slice, while the engine of budgets was away.",
+           [](const BudgetView& of) { return MicrosOf(of.opened_pico); }}};
+  for (const auto& [name, type, help, value] : kOfBudgets) {
+    Family family(out, name, type, help);
+    for (const BudgetView& budget : state.budgets) family.Add({{"budget", budget.name}}, value(budget));
+  }
+  {
+    Family family(out, "gpulens_proxy_budget_engine_up", "gauge",
+                  "Whether the engine of budgets answers; only with one.");
+    if (state.budget_engine_up) family.Add({}, uint64_t{*state.budget_engine_up ? 1u : 0u});
   }
   Family(out, "gpulens_proxy_streams", "gauge", "Requests that are at a provider.").Add({}, state.streams);
   Family(out, "gpulens_proxy_connections", "gauge", "Connections of clients.").Add({}, state.connections);
-  Family(out, "gpulens_proxy_journal_records_total", "counter", "Records written to the journal.")
-      .Add({}, state.journal.written);
-  Family(out, "gpulens_proxy_journal_held", "gauge", "Records in memory, for a disk that fails.")
-      .Add({}, state.journal.held);
-  Family(out, "gpulens_proxy_unrecorded_total", "counter", "Charges that were lost, as the disk failed.")
-      .Add({}, state.journal.unrecorded);
+  const JournalStats& journal = state.journal;
   Family(out, "gpulens_proxy_journal_up", "gauge", "Whether the journal can be written.")
-      .Add({}, uint64_t{state.journal.failing ? 0u : 1u});
-  if (state.records) AddRecords(out, *state.records);
+      .Add({}, uint64_t{journal.failing ? 0u : 1u});
+  Family(out, "gpulens_proxy_journal_records_total", "counter", "Records written to the journal.")
+      .Add({}, journal.written);
+  Family(out, "gpulens_proxy_journal_failures_total", "counter",
+         "Writes and syncs of the journal that failed.")
+      .Add({}, journal.write_failures + journal.sync_failures);
+  Family(out, "gpulens_proxy_journal_refused_total", "counter",
+         "Requests that were refused, as the journal could not be written.")
+      .Add({}, journal.refused);
+  Family(out, "gpulens_proxy_journal_open", "gauge", "Requests that are begun and not charged.")
+      .Add({}, journal.open);
+  Family(out, "gpulens_proxy_journal_held", "gauge", "Records in memory, for a disk that fails.")
+      .Add({}, journal.held);
+  Family(out, "gpulens_proxy_journal_size_bytes", "gauge", "Of the journal on disk.")
+      .Add({}, journal.disk_bytes);
+  Family(out, "gpulens_proxy_journal_limit_bytes", "gauge", "Size from which requests are refused.")
+      .Add({}, state.journal_limit_bytes);
+  Family(out, "gpulens_proxy_unrecorded_total", "counter", "Charges that were lost, as the disk failed.")
+      .Add({}, journal.unrecorded);
+  Family(out, "gpulens_proxy_unrecorded_micros_total", "counter", "What was lost with them.")
+      .Add({}, MicrosOf(pricing::PicoSum(journal.unrecorded_pico)));
+  Family(out, "gpulens_proxy_unsettled_at_start", "gauge", "Requests that the end before this start has cut.")
+      .Add({}, state.found.unsettled);
+  Family(out, "gpulens_proxy_unsettled_bound_micros", "gauge", "What these have cost at most.")
+      .Add({}, MicrosOf(state.found.unsettled_bound_pico));
+  Family(out, "gpulens_proxy_journal_damaged_at_start", "gauge",
+         "Records and files of the journal that could not be read at this start.")
+      .Add({}, state.found.damaged + state.found.damaged_files);
+  const std::tuple<std::string_view, std::string_view, std::string_view, uint64_t (*)(const ChargeFoldStats&)>
+      kOfStores[] = {
+          {"gpulens_proxy_store_up", "gauge", "Whether the last attempt to write to the store succeeded.",
+           [](const ChargeFoldStats& of) { return uint64_t{of.status ? 1u : 0u}; }},
+          {"gpulens_proxy_store_behind", "gauge", "Records of the journal that the store may not have.",
+           [](const ChargeFoldStats& of) { return of.behind; }},
+          {"gpulens_proxy_store_rows_total", "counter", "Charges written to the store.",
+           [](const ChargeFoldStats& of) { return of.stored; }},
+          {"gpulens_proxy_store_failures_total", "counter", "Attempts to write to the store that failed.",
+           [](const ChargeFoldStats& of) { return of.failures; }},
+          {"gpulens_proxy_store_refused_total", "counter",
+           "Charges that the store refused; set aside in a file.",
+           [](const ChargeFoldStats& of) { return of.refused; }}};
+  for (const auto& [name, type, help, value] : kOfStores) {
+    Family family(out, name, type, help);
+    for (const auto& [store, stats] : state.stores) family.Add({{"store", store}}, value(stats));
+  }
+  Family(out, "process_start_time_seconds", "gauge", "When the proxy was started, in seconds since 1970.")
+      .Add({}, NumberText(static_cast<double>(start_unix_ns_) / 1e9));
   return out;
 }
 
