@@ -20,8 +20,9 @@ struct AddressRange {
 // "10.0.0.0/8", "fd00::/8", or one address. kInvalidArgument when it is neither.
 Result<AddressRange> ParseAddressRange(std::string_view text);
 
-// Whether an address is one at which clouds give out credentials (169.254.0.0/16, fd00:ec2::254) or is
-// link-local (fe80::/10). A name that resolves to one is an attempt to read them.
+// Whether an address is one at which a cloud gives out credentials (169.254.0.0/16, 100.100.100.200,
+// fd00:ec2::254 …), also in IPv6 forms that reach it (64:ff9b::a9fe:a9fe), or is link-local (fe80::/10). A
+// name that resolves to one is an attempt to read them.
 bool IsMetadataAddress(const Endpoint& address) noexcept;
 
 }  // namespace gpulens

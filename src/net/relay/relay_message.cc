@@ -238,6 +238,14 @@ RelayHeadStep RelayHeadParser::FieldLine(size_t at, size_t size) {
       static_cast<uint32_t>(value.empty() ? colon + 1 : static_cast<size_t>(value.data() - line.data()));
   range.value_size = static_cast<uint32_t>(value.size());
   range.kind = KindOf(name);
+  if (request_ && name.find('_') != std::string_view::npos) {
+    // Servers that make variables of fields (CGI, WSGI) take X_Y for X-Y.
+    std::string with_hyphens(name);
+    std::ranges::replace(with_hyphens, '_', '-');
+    const RelayHead::Kind kind = KindOf(with_hyphens);
+    if (kind == RelayHead::Kind::kForwarded) range.kind = RelayHead::Kind::kHop;
+    else if (kind != RelayHead::Kind::kPlain) return Fail(400, "A header field is not valid.");
+  }
   head_.fields_.push_back(range);
   return range.kind == RelayHead::Kind::kPlain ? kGood : Known(range.kind, name, value);
 }

@@ -107,6 +107,9 @@ const std::vector<BadHead>& BadRequests() {
       {"LF ends a line", "GET / HTTP/1.1\r\n" + h + "X: a\nY: b\r\n\r\n", 400},
       {"LF alone ends the head", "GET / HTTP/1.1\nHost: a\n\n", 400},
       {"CR in the request line", "GET /\r HTTP/1.1\r\n" + h + "\r\n", 400},
+      {"a length with an underscore", "POST / HTTP/1.1\r\n" + h + "Content_Length: 5\r\n\r\n", 400},
+      {"a coding with an underscore", "POST / HTTP/1.1\r\n" + h + "transfer_encoding: chunked\r\n\r\n", 400},
+      {"a hop with an underscore", "POST / HTTP/1.1\r\n" + h + "Proxy_Authorization: a\r\n\r\n", 400},
       {"no name", "GET / HTTP/1.1\r\n" + h + ": a\r\n\r\n", 400},
       {"no colon", "GET / HTTP/1.1\r\n" + h + "X\r\n\r\n", 400},
       {"no Host", "GET / HTTP/1.1\r\n\r\n", 400},
@@ -283,9 +286,13 @@ TEST(AddressRange, ContainsByBits) {
 
 TEST(AddressRange, KnowsMetadataAddresses) {
   for (const char* yes :
-       {"169.254.169.254", "169.254.0.1", "::ffff:169.254.169.254", "fe80::1", "febf::1", "fd00:ec2::254"})
+       {"169.254.169.254", "169.254.0.1", "::ffff:169.254.169.254", "64:ff9b::169.254.169.254",
+        "2002:a9fe:a9fe::1", "::169.254.169.254", "fe80::1", "febf::1", "fd00:ec2::254", "fd00:ec2::23",
+        "fd20:ce::254", "100.100.100.200", "192.0.0.192", "168.63.129.16", "64:ff9b::6464:64c8"})
     EXPECT_TRUE(IsMetadataAddress(*ParseIp(yes))) << yes;
-  for (const char* no : {"169.253.0.1", "127.0.0.1", "10.0.0.1", "fec0::1", "fd00:ec2::253", "::1"})
+  for (const char* no :
+       {"169.253.0.1", "127.0.0.1", "10.0.0.1", "fec0::1", "fd00:ec2::253", "::1", "100.100.100.201",
+        "64:ff9b::8.8.8.8", "64:ff9c::169.254.169.254", "2002:a9fd:a9fe::1", "2001:db8::a9fe:a9fe"})
     EXPECT_FALSE(IsMetadataAddress(*ParseIp(no))) << no;
 }
 

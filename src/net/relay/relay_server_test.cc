@@ -80,6 +80,7 @@ TEST_F(RelayServerTest, DropsWhatIsForOneConnection) {
       "/",
       "Connection: X-Own, close\r\nX-Own: 1\r\nKeep-Alive: 1\r\nProxy-Connection: a\r\nTE: trailers, gzip\r\n"
       "Upgrade: websocket\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: ftp\r\nForwarded: for=x\r\n"
+      "X_Forwarded_For: 6.6.6.6\r\n"
       "Via: 1.0 w\r\n"));
   EXPECT_EQ(client.Read().head,
             "HTTP/1.1 200 OK\r\nVia: 1.1 z\r\nContent-Length: 0\r\nConnection: close\r\n");
