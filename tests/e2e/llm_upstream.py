@@ -19,9 +19,8 @@ import threading
 
 from agent import BINARY, free_port, wait_until
 
-USAGE = {"input": 1000, "output": 0}
 # USD per million: 2 for input, 8 for output; every model of these names, whatever the provider is called.
-MODELS = ("chat", "slow-200", "slow-1000", "status-503", "status-429", "status-500", "gone")
+MODELS = ("chat", "own-chat", "slow-200", "slow-1000", "status-503", "status-429", "status-500", "gone")
 PRICES = "provider\tmodel\tinput\toutput\tmax_input\tmax_output\n" + "".join(f"list\t{model}\t2000000\t8000000\t100000\t4096\n" for model in MODELS)
 
 
@@ -119,19 +118,25 @@ class LlmUpstream:
 
 
 class LlmProxy:
-    """`gpulens proxy` with one key that may use everything. `config` has its providers; `port` 0 is one of its own."""
+    """`gpulens proxy` with one key, of the tenant acme. `config` has at least its providers. It listens on a port of its own, or where it does by default."""
 
-    def __init__(self, config, environment=None, prices=PRICES, port=0, key=("--id", "ada", "--tenant", "acme")):
+    def __init__(self, config, environment=None, prices=PRICES, default_address=False):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-proxy-"))
-        self.port = port or free_port()
+        self.port = 8080 if default_address else free_port()
         self.config, self.log = self.folder / "proxy.yaml", self.folder / "log"
         (self.folder / "prices.tsv").write_text(prices)
-        self.config.write_text(f"listen: ['127.0.0.1:{self.port}']\nstate_dir: {self.folder}/state\nprices: [{self.folder}/prices.tsv]\n{config}\n")
+        listen = "" if default_address else f"listen: ['127.0.0.1:{self.port}']\n"
+        self.config.write_text(f"{listen}state_dir: {self.folder}/state\nprices: [{self.folder}/prices.tsv]\n{config}\n")
         self.environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", **(environment or {})}
-        made = subprocess.run([str(BINARY), "proxy", "keys", "new", *key, "--config", str(self.config)], capture_output=True, text=True, env=self.environment, check=False)
-        assert made.returncode == 0, made.stderr
-        self.key = made.stdout.strip()
+        self.key = self.new_key("ada")
         self.process = None
+
+    def new_key(self, name, *words):
+        """A key of the tenant acme; a running proxy reads it after SIGHUP."""
+        made = subprocess.run([str(BINARY), "proxy", "keys", "new", "--id", name, "--tenant", "acme", *words, "--config", str(self.config)],
+                              capture_output=True, text=True, env=self.environment, check=False)
+        assert made.returncode == 0, made.stderr
+        return made.stdout.strip()
 
     def __enter__(self):
         with open(self.log, "ab") as log:
@@ -166,9 +171,9 @@ class LlmProxy:
         finally:
             connection.close()
 
-    def send(self, model="chat", path="/v1/chat/completions", **members):
+    def send(self, model="chat", path="/v1/chat/completions", key="", **members):
         body = {"model": model, "messages": [{"role": "user", "content": "write words"}], "max_tokens": 64, **members}
-        return self.query("POST", path, json.dumps(body), Authorization=f"Bearer {self.key}", Content_Type="application/json")
+        return self.query("POST", path, json.dumps(body), Authorization=f"Bearer {key or self.key}", Content_Type="application/json")
 
     def page(self, token=""):
         status, _, body = self.query("GET", "/metrics", **({"Authorization": f"Bearer {token}"} if token else {}))
