@@ -30,7 +30,7 @@ add_gpulens_library(cli_telemetry DIR src/cli/telemetry DEPS gpulens_store_telem
   TEST_DEPS gpulens_sdk_inference)
 add_gpulens_library(cli_exp DIR src/cli/exp DEPS gpulens_store_experiments gpulens_cli_plot gpulens_cli_help
   PRIVATE_DEPS CLI11::CLI11)
-add_gpulens_library(cli_cost DIR src/cli/cost DEPS gpulens_agent_run gpulens_store_ledger_servers gpulens_store_charges gpulens_pricing
+add_gpulens_library(cli_cost DIR src/cli/cost DEPS gpulens_agent_run gpulens_cli_proxy gpulens_store_ledger_servers gpulens_store_charges gpulens_pricing
   gpulens_cli_help PRIVATE_DEPS CLI11::CLI11)
 add_gpulens_library(cli_migrate DIR src/cli/migrate DEPS gpulens_migrate gpulens_cli_common)
 add_gpulens_library(cli_why DIR src/cli/why DEPS gpulens_why gpulens_cli_node gpulens_cli_help gpulens_wire_json

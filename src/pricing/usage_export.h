@@ -1,4 +1,4 @@
-// What a provider says it has counted and billed: the files that OpenAI and Anthropic export, and tables of
+// What a provider has counted and billed: the files that OpenAI and Anthropic export, and tables of
 // others, read into rows. Pure.
 //
 // FORMATS, known by what is in them:
@@ -6,7 +6,7 @@
 //   JSON of Anthropic's /v1/organizations/usage_report/messages, and of /v1/organizations/cost_report;
 //   each as one page, or as an array of pages.
 //   Tables (CSV with commas or semicolons, or tabs) with the columns of OpenAI's dashboard, of Anthropic's
-//   console, or with names that say what they are (`Date,Model,Input tokens,Cost USD`). Names of columns are
+//   console, or with plain names (`Date,Model,Input tokens,Cost USD`). Names of columns are
 //   compared without case; blanks, points and hyphens are as underscores. `columns` names others.
 // All input tokens are in kInput, those of the cache too, whatever the file includes.
 // Amounts are in USD, Anthropic's reports in cents. They may have more than 12 decimals, since some programs
@@ -58,7 +58,7 @@ struct UsageAmounts {
 struct UsageRow {
   int64_t begin_s = 0, end_s = 0;  // Unix time; equal: one request, or a moment
   std::string provider;            // of a table with such a column
-  std::string model, tier;         // empty: the file does not tell them apart
+  std::string model, tier;         // empty: the file has none
   UsageAmounts amounts;
 
   bool operator==(const UsageRow&) const = default;

@@ -20,6 +20,7 @@
 #include "base/rfc3339.h"
 #include "cli/common/output.h"
 #include "cli/cost/charge_report.h"
+#include "cli/cost/cost_reconcile.h"
 #include "cli/cost/cost_report.h"
 #include "cli/help/help.h"
 #include "config/value_parse.h"
@@ -39,6 +40,7 @@ constexpr const char* kFooter = R"(
   gpulens cost export --focus 1.2 -o focus.csv --period 2026-11
   gpulens cost export --opencost                        the JSON of OpenCost's /allocation
   gpulens cost push postgresql://gpulens@db/costs --every 1h
+  gpulens cost reconcile usage.json                     what a proxy charged, against a provider's export
 
 The agent's analyzer `cost` writes the ledger into its state folder: ledger.db. --file names another one.
 Times are 90m, 24h or 30d ago, 2026-11-26 (its midnight in UTC) or 2026-11-26T14:00:00Z. Amounts are booked by
@@ -303,6 +305,7 @@ void AddCost(CLI::App& app, int& code) {
     AddOption(*command, "--file", kept->file, "The ledger; default: the agent's", "LEDGER");
     AddConfigOption(*command, kept->config_file);
   }
+  AddReconcile(*cost, code);
 }
 
 }  // namespace gpulens
