@@ -35,28 +35,66 @@ HttpResponse MetricsPage(const RelayHead& head, const ProxyConfig& config, Proxy
 // The models of the key, by name.
 std::vector<std::string> ModelsOf(const ProxyRules& rules, const VirtualKey& key, LlmApi api) {
   std::vector<std::string> names;
-  const auto add = [&](std::string_view name) {
-    if (names.size() < kMostListedModels && key.AllowsModel(name) &&
-        !ProvidersFor(rules.config, api, name).empty())
-      names.emplace_back(name);
+  // `has`: whether a provider that requests of the name go to has this model.
+  const auto add = [&](std::string_view name, const auto& has) {
+    if (names.size() >= kMostListedModels || !key.AllowsModel(name)) return;
+    if (std::ranges::any_of(ProvidersFor(rules.config, api, name), has)) names.emplace_back(name);
   };
   for (size_t i = 0; i < rules.prices.models(); ++i) {
     const pricing::ModelPrices prices = rules.prices.ModelAt(i);
-    const bool configured = std::ranges::any_of(
-        rules.config.providers, [&](const ProviderConfig& one) { return one.prices == prices.provider(); });
-    if (configured) add(prices.model());
+    add(prices.model(), [&](const ProviderConfig* one) { return one->prices == prices.provider(); });
   }
   for (const RouteConfig& route : rules.config.routes) {
+    const auto of_route = [&](const ProviderConfig* one) {
+      return std::ranges::any_of(route.providers,
+                                 [&](size_t at) { return one == &rules.config.providers[at]; });
+    };
     for (const std::string& model : route.models) {
-      if (model.find('*') == std::string::npos) add(model);
+      if (model.find('*') == std::string::npos) add(model, of_route);
     }
   }
-  for (const ProviderConfig& one : rules.config.providers) {
-    for (const auto& [model, sent] : one.models) add(model);
+  for (const ProviderConfig& provider : rules.config.providers) {
+    for (const auto& [model, sent] : provider.models)
+      add(model, [&](const ProviderConfig* one) { return one == &provider; });
   }
   std::ranges::sort(names);
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
+}
+
+void AppendModel(std::string& out, LlmApi api, const std::string& name) {
+  switch (api) {
+    case LlmApi::kGemini:
+      out += "{\"name\":";
+      AppendJsonString(out, "models/" + name);
+      break;
+    case LlmApi::kOllama:
+      out += "{\"name\":";
+      AppendJsonString(out, name);
+      out += ",\"model\":";
+      AppendJsonString(out, name);
+      break;
+    case LlmApi::kAnthropic:
+      out += "{\"type\":\"model\",\"id\":";
+      AppendJsonString(out, name);
+      out += ",\"display_name\":";
+      AppendJsonString(out, name);
+      out += ",\"created_at\":\"1970-01-01T00:00:00Z\"";
+      break;
+    default:
+      out += "{\"id\":";
+      AppendJsonString(out, name);
+      out += ",\"object\":\"model\",\"created\":0,\"owned_by\":\"gpulens\"";
+      break;
+  }
+  out += '}';
+}
+
+HttpResponse JsonPage(std::string body) {
+  HttpResponse response;
+  response.content_type = "application/json";
+  response.body = std::move(body);
+  return response;
 }
 
 }  // namespace
@@ -69,41 +107,32 @@ std::optional<HttpResponse> AnswerOperatorPage(const RelayHead& head, std::strin
   return MetricsPage(head, config, shared);
 }
 
-HttpResponse ListModels(const ProxyRules& rules, const VirtualKey& key, LlmApi api, const RelayHead& head) {
-  const bool anthropic = !head.Header("anthropic-version").empty();
+LlmApi ApiOfAnswer(const LlmRoute& route, const RelayHead& head) noexcept {
+  if (route.operation != LlmOperation::kModels || route.api != LlmApi::kOpenAi) return route.api;
+  if (!head.Header("anthropic-version").empty()) return LlmApi::kAnthropic;
+  return head.Header("x-goog-api-key").empty() ? route.api : LlmApi::kGemini;
+}
+
+HttpResponse ListModels(const ProxyRules& rules, const VirtualKey& key, LlmApi api) {
   std::string body = api == LlmApi::kGemini || api == LlmApi::kOllama ? "{\"models\":["
-                     : anthropic                                      ? "{\"data\":["
+                     : api == LlmApi::kAnthropic                      ? "{\"data\":["
                                                                       : "{\"object\":\"list\",\"data\":[";
-  bool first = true;
   for (const std::string& name : ModelsOf(rules, key, api)) {
-    if (!first) body += ',';
-    first = false;
-    if (api == LlmApi::kGemini) {
-      body += "{\"name\":";
-      AppendJsonString(body, "models/" + name);
-    } else if (api == LlmApi::kOllama) {
-      body += "{\"name\":";
-      AppendJsonString(body, name);
-      body += ",\"model\":";
-      AppendJsonString(body, name);
-    } else if (anthropic) {
-      body += "{\"type\":\"model\",\"id\":";
-      AppendJsonString(body, name);
-      body += ",\"display_name\":";
-      AppendJsonString(body, name);
-      body += ",\"created_at\":\"1970-01-01T00:00:00Z\"";
-    } else {
-      body += "{\"id\":";
-      AppendJsonString(body, name);
-      body += ",\"object\":\"model\",\"created\":0,\"owned_by\":\"gpulens\"";
-    }
-    body += '}';
+    if (body.back() != '[') body += ',';
+    AppendModel(body, api, name);
   }
-  body += anthropic && api == LlmApi::kOpenAi ? "],\"has_more\":false}" : "]}";
-  HttpResponse response;
-  response.content_type = "application/json";
-  response.body = std::move(body);
-  return response;
+  body += api == LlmApi::kAnthropic ? "],\"has_more\":false}" : "]}";
+  return JsonPage(std::move(body));
+}
+
+std::optional<HttpResponse> DescribeModel(const ProxyRules& rules, const VirtualKey& key, LlmApi api,
+                                          std::string_view model) {
+  const std::vector<std::string> names = ModelsOf(rules, key, api);
+  const auto found = std::ranges::find(names, model);
+  if (found == names.end()) return std::nullopt;
+  std::string body;
+  AppendModel(body, api, *found);
+  return JsonPage(std::move(body));
 }
 
 }  // namespace gpulens::proxy

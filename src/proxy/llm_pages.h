@@ -16,8 +16,15 @@ namespace gpulens::proxy {
 std::optional<HttpResponse> AnswerOperatorPage(const RelayHead& head, std::string_view path,
                                                const ProxyConfig& config, ProxyShared& shared);
 
-// The models that the key may use, of those that have a price and a route, as the API lists them. A pattern
-// lists nothing.
-HttpResponse ListModels(const ProxyRules& rules, const VirtualKey& key, LlmApi api, const RelayHead& head);
+// The API whose form an answer of the proxy itself has. Several have their models at /v1/models: there the
+// client's fields decide.
+LlmApi ApiOfAnswer(const LlmRoute& route, const RelayHead& head) noexcept;
+
+// The models that the key may use, of those that have a price and a provider of the API. A pattern lists
+// nothing.
+HttpResponse ListModels(const ProxyRules& rules, const VirtualKey& key, LlmApi api);
+// One of them. Nothing: it is none.
+std::optional<HttpResponse> DescribeModel(const ProxyRules& rules, const VirtualKey& key, LlmApi api,
+                                          std::string_view model);
 
 }  // namespace gpulens::proxy

@@ -237,8 +237,8 @@ class LlmExchange final : public RelayExchange {
 };
 
 void LlmExchange::Reject(LlmError error, std::string_view message, int64_t retry_after_s) {
-  LlmErrorAnswer made = MakeLlmError(match_.route ? match_.route->api : LlmApi::kOpenAi, error, message,
-                                     RequestIdText(id_), retry_after_s);
+  const LlmApi api = match_.route ? ApiOfAnswer(*match_.route, *head_) : LlmApi::kOpenAi;
+  LlmErrorAnswer made = MakeLlmError(api, error, message, RequestIdText(id_), retry_after_s);
   HttpResponse response;
   response.status = made.status;
   response.content_type.clear();
@@ -283,8 +283,13 @@ void LlmExchange::Begin(const RelayRequest& request) {
   if (access == LlmAccess::kUnmetered || access == LlmAccess::kUnknown) {
     if (const auto refused = shared_.admission.RefuseUnmetered(*client_, path_.path)) return Reject(*refused);
   }
-  if (match_.route->operation == LlmOperation::kModels)
-    handle_.Answer(ListModels(*in_force_->rules, *client_->key, match_.route->api, request.head));
+  if (match_.route->operation != LlmOperation::kModels) return;
+  const LlmApi api = ApiOfAnswer(*match_.route, request.head);
+  if (match_.model.empty()) return handle_.Answer(ListModels(*in_force_->rules, *client_->key, api));
+  if (std::optional<HttpResponse> one =
+          DescribeModel(*in_force_->rules, *client_->key, api, DecodePercent(match_.model)))
+    return handle_.Answer(*std::move(one));
+  Reject(LlmError::kUnknownModel, "the key has no model of this name");
 }
 
 void LlmExchange::OnRequest(const RelayRequest& request) {
@@ -665,10 +670,9 @@ void LlmExchange::OnCut(const RelayAttempt& attempt, RelayOutput& output) {
   if (!reader_) return;
   output.Pass(reader_->Release());
   const bool timeout = attempt.failure == RelayFailure::kIdleTimeout;
-  const LlmFraming framing = request_.stream ? LlmFraming::kSse : LlmFraming::kWhole;
-  fields_ =
-      LlmStreamError(*match_.route, framing, timeout ? LlmError::kUpstreamTimeout : LlmError::kUpstreamAway,
-                     "the provider's answer was cut", RequestIdText(id_), reader_->answer().events);
+  const LlmError error = timeout ? LlmError::kUpstreamTimeout : LlmError::kUpstreamAway;
+  fields_ = LlmStreamError(*match_.route, reader_->framing(), error, "the provider's answer was cut",
+                           RequestIdText(id_), reader_->answer().events);
   output.Pass(fields_);
 }
 

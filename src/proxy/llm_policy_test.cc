@@ -512,6 +512,50 @@ TEST_F(LlmPolicyTest, ABudgetOfAProviderIsInTheRow) {
   EXPECT_EQ(rows[0].budgets, std::vector<std::string>{"of-one"});
 }
 
+TEST_F(LlmPolicyTest, AStreamThatIsCutEndsWithAnErrorInItsOwnFraming) {
+  const std::string begun =
+      R"({"model":"llama","message":{"role":"assistant","content":"hel"},"done":false})";
+  ScriptedServer upstream(ScriptedServer::Script([&](ScriptedServer::Peer& peer, int) {
+    const std::string head = peer.Head();
+    peer.Body(head);
+    peer.Write("HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n" +
+               std::string("400\r\n") + begun + "\n{\"mod");
+  }));
+  Start(Config({Provider("one", upstream, LlmApi::kOllama)}));
+  TestClient client(at_);
+  client.Send(Request(R"({"model":"llama","messages":[]})", "/api/chat", "Connection: close\r\n"));
+  const std::string all = client.ReadAll();
+  EXPECT_NE(all.find(begun), std::string::npos) << all;
+  EXPECT_NE(all.find("\n{\"error\":\"the provider's answer was cut\"}\n"), std::string::npos) << all;
+  EXPECT_EQ(all.find("data:"), std::string::npos) << all;
+  const std::vector<ChargeRecord> rows = Rows(1);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].outcome, ChargeOutcome::kUpstreamFailed);
+}
+
+TEST_F(LlmPolicyTest, ModelsAreListedAsTheApiOfTheClientHasThem) {
+  ScriptedServer upstream(
+      ScriptedServer::Play([](int, int, const std::string&) { return ScriptedServer::Turn{Http(kPlain)}; }));
+  Start(Config({Provider("one", upstream), Provider("two", upstream, LlmApi::kAnthropic)}));
+  const auto get = [&](const std::string& path, const std::string& fields) {
+    TestClient client(at_);
+    client.Send("GET " + path + " HTTP/1.1\r\nHost: proxy\r\n" + fields + "\r\n");
+    return client.Read();
+  };
+  const std::string openai = "Authorization: Bearer " + key_ + "\r\n",
+                    gemini = "x-goog-api-key: " + key_ + "\r\n",
+                    anthropic = "x-api-key: " + key_ + "\r\nanthropic-version: 2023-06-01\r\n";
+  EXPECT_TRUE(get("/v1/models", openai).body.starts_with(R"({"object":"list","data":[{"id":"gpt-test",)"));
+  EXPECT_TRUE(
+      get("/v1/models", anthropic).body.starts_with(R"({"data":[{"type":"model","id":"claude-test",)"));
+  EXPECT_EQ(get("/v1/models", gemini).body, R"({"models":[]})");
+  EXPECT_TRUE(get("/v1/models/gpt-test", openai).body.starts_with(R"({"id":"gpt-test",)"));
+  const Answer none = get("/v1/models/gpt-test", anthropic);
+  EXPECT_EQ(none.status, 404);
+  EXPECT_TRUE(none.body.starts_with(R"({"type":"error","error":{"type":"not_found_error",)")) << none.body;
+  EXPECT_TRUE(upstream.requests().empty());
+}
+
 TEST_F(LlmPolicyTest, LabelsAreBounded) {
   ScriptedServer upstream(
       ScriptedServer::Play([](int, int, const std::string&) { return ScriptedServer::Turn{Http(kPlain)}; }));

@@ -83,6 +83,7 @@ class LlmAnswerReader {
   bool holding() const noexcept { return holding_; }
   size_t held_bytes() const noexcept { return held_.size(); }
   const LlmAnswer& answer() const noexcept { return answer_; }
+  LlmFraming framing() const noexcept { return options_.framing; }
   // Bytes that were taken out of the stream.
   uint64_t bytes_stripped() const noexcept { return stripped_; }
 
