@@ -13,6 +13,7 @@ import pathlib
 import random
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -30,6 +31,7 @@ CLIENTS = 64
 REQUESTS = 10_000 if MINUTES else 200
 POOR = 8  # clients whose key has the hard budget
 KILL_EVERY = 2.0
+TIMEOUT_S = 1
 LIMIT_PICO = 15_000_000_000 * REQUESTS // 200
 SHOWN = ("outcome", "counted_by", "status", "provider", "charged_pico", "reserved_pico", "units_input", "units_input_cached", "units_output")
 # Micro-dollars per million: input, cached, output.
@@ -147,7 +149,7 @@ class World:
                 for provider, model, prices in (("openai", "gpt-test", PRICES["gpt-test"]), ("openai", "gpt-away", PRICES["gpt-test"]),
                                                 ("anthropic", "claude-test", PRICES["claude-test"]))]
         (folder / "prices.tsv").write_text("provider\tmodel\tinput\tcached_input\toutput\tmax_input\tmax_output\n" + "".join(rows))
-        times = "connect_timeout: 1s, head_timeout: 1s, idle_timeout: 1s"
+        times = f"connect_timeout: {TIMEOUT_S}s, head_timeout: {TIMEOUT_S}s, idle_timeout: {TIMEOUT_S}s"
         self.config = folder / "proxy.yaml"
         self.config.write_text(
             f"listen: ['127.0.0.1:{self.port}']\nstate_dir: {folder}/state\nprices: [{folder}/prices.tsv]\nthreads: 2\nattempts: 2\n"
@@ -169,11 +171,21 @@ class World:
         self.process = subprocess.Popen([str(BINARY), "proxy", "--config", str(self.config)], stderr=self.log)
         self.starts += 1
 
+    def serves(self):
+        try:
+            socket.create_connection(("127.0.0.1", self.port)).close()
+            return True
+        except OSError:
+            return False
+
     def alive(self):
         return self.process.poll() is None
 
     async def kill_again_and_again(self):
         while True:
+            while not self.serves():
+                assert self.alive(), f"the proxy ended by itself: {self.text()}"
+                await asyncio.sleep(0.02)
             await asyncio.sleep(KILL_EVERY / 2)
             self.process.send_signal(signal.SIGHUP)  # a reload cuts nothing
             await asyncio.sleep(KILL_EVERY / 2)
@@ -287,21 +299,24 @@ class Chaos(unittest.TestCase):
             self.assertEqual(row["request_id"], got)
         provider, act = acts[-1] if acts else ("", "refused")
         exact = cost(name, model)
+        per_input, per_cached, per_output = PRICES[model]
+        units = row["units_input"] * per_input + row["units_input_cached"] * per_cached + row["units_output"] * per_output
         if row["outcome"] == "unsettled":
-            self.assertEqual((row["counted_by"], row["charged_pico"]), ("unsettled", 0))
-            self.assertIn(end, ("lost", "left"))
+            # A stream that ran for a second has a count from before the kill.
+            self.assertEqual(row["charged_pico"], {"unsettled": 0, "recovered": units}[row["counted_by"]])
         elif row["counted_by"] == "usage":
             self.assertIn(act, ("whole", "slow", "no_end"))
             self.assertEqual((row["charged_pico"], row["provider"], row["upstream_request_id"]), (exact, provider, name))
             prompt, cached, answered = chaos_provider.usage_of(name)
             self.assertEqual((row["units_input"], row["units_input_cached"], row["units_output"]), (prompt - cached, cached, answered))
         else:
-            per_input, per_cached, per_output = PRICES[model]
-            units = row["units_input"] * per_input + row["units_input_cached"] * per_cached + row["units_output"] * per_output
             self.assertEqual(row["charged_pico"], 0 if row["counted_by"] == "nothing" else units)
             self.assertIn(row["counted_by"], {"cancelled": ("partial", "nothing"), "upstream_failed": ("partial", "nothing"),
                                               "complete": ("calibrated", "nothing")}[row["outcome"]])
-        settled = row["outcome"] not in ("unsettled", "cancelled")
+        # On a machine that is too busy any act may last too long, and a reset overtake what was sent before it.
+        late = row["outcome"] == "upstream_failed" and row["duration_ns"] >= TIMEOUT_S * 1e9
+        overtaken = act == "reset_inside" and not row["upstream_request_id"]
+        settled = row["outcome"] not in ("unsettled", "cancelled") and not late and not overtaken
         if settled and act in ("whole", "slow", "no_end"):
             self.assertEqual((row["outcome"], row["counted_by"]), ("complete", "usage"))
         if settled and act in ("refused", "busy", "failed", *chaos_provider.UNANSWERED):
@@ -310,8 +325,9 @@ class Chaos(unittest.TestCase):
             self.assertEqual((row["outcome"], row["counted_by"]), ("upstream_failed", "partial"))
         if settled and act == "no_json":
             self.assertEqual((row["outcome"], row["counted_by"]), ("complete", "calibrated"))
-        if end == "whole" and status == 200 and act != "no_json":
-            self.assertEqual((row["outcome"], row["counted_by"]), ("complete", "usage"), "a client got this answer whole")
+        # An answer is settled before its end is sent; errors are afterwards, so that a kill can come between.
+        if end == "whole" and status == 200:
+            self.assertEqual((row["outcome"], row["counted_by"]), ("complete", "calibrated" if act == "no_json" else "usage"), "a client got this answer whole")
 
 
 if __name__ == "__main__":

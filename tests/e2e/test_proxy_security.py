@@ -282,7 +282,7 @@ class Smuggling(SecurityCase):
                 self.assertEqual([answer[0] for answer in self.exchange(request, shut=not statuses)], statuses)
                 self.assertEqual(len(self.upstream.requests), count)
 
-    def test_a_client_that_waits_is_told_to_continue(self):
+    def test_a_client_that_waits_gets_100_continue(self):
         with socket.create_connection(("127.0.0.1", self.port), timeout=20) as peer:
             peer.sendall(self.post(fields="Expect: 100-continue\r\n").removesuffix(BODY).encode())
             self.assertEqual(peer.recv(4096), b"HTTP/1.1 100 Continue\r\n\r\n")
