@@ -1,7 +1,10 @@
 #include "wire/otlp/otlp_write.h"
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
+#include "base/parse.h"
 #include "wire/otlp/otlp_fields.h"
 
 namespace gpulens {
@@ -73,8 +76,12 @@ class SamplesWriter {
   }
 
   void WriteAttributes(uint32_t field, const Sample& sample) {
-    for (const auto& [key, value] : sample.attributes)
-      AppendAttribute(out_, field, key, std::string_view(value));
+    for (const auto& [key, value] : sample.attributes) {
+      const bool integer = std::ranges::find(about_.integers, key) != about_.integers.end();
+      const std::optional<int64_t> whole = integer ? ParseInt<int64_t>(value) : std::nullopt;
+      if (whole) AppendAttribute(out_, field, key, *whole);
+      else AppendAttribute(out_, field, key, std::string_view(value));
+    }
   }
 
   void WriteNumber(const Sample& sample) {

@@ -17,6 +17,8 @@ struct SamplesAbout {
   AttributeSet resource;
   std::string_view scope_name, scope_version;
   int64_t unix_ns = 0;  // when they were read
+  // Attributes that are integers; samples have the texts of all values.
+  std::span<const std::string_view> integers = {};
 };
 
 // Appends a request with the samples of a program to `out`: cumulative; exponential histograms stay
