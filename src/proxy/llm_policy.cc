@@ -166,6 +166,16 @@ class LlmExchange final : public RelayExchange {
   CostEstimate Estimate() const;
   CostEstimate EstimateAt(const ProviderConfig& provider) const;
   bool HasPrices() const;
+  // Tokens that the request can have at most, and that each of its answers may have; none: not known.
+  std::optional<int64_t> MostInput() const {
+    if (request_.media > 0 || request_.open_input) return std::nullopt;
+    return request_.text_bytes;
+  }
+  std::optional<int64_t> MostOutput() const {
+    if (request_.max_output) return request_.max_output;
+    if (client_->key->default_max_tokens > 0) return client_->key->default_max_tokens;
+    return std::nullopt;
+  }
   void BeginRecord();
   void Dispatch();
   void BuildBody();
@@ -346,10 +356,9 @@ CostEstimate LlmExchange::EstimateAt(const ProviderConfig& at) const {
     return out;
   }
   const int64_t now = Now().unix_ns;
-  std::optional<int64_t> most_output = request_.max_output;
-  if (!most_output && client_->key->default_max_tokens > 0) most_output = client_->key->default_max_tokens;
+  const std::optional<int64_t> most_output = MostOutput();
   pricing::ReserveRequest reserve;
-  if (request_.media == 0 && !request_.open_input) reserve.input_tokens = request_.text_bytes;
+  reserve.input_tokens = MostInput();
   if (most_output) reserve.output_tokens = *most_output * request_.choices;
   reserve.answers = request_.choices;
   if (request_.media > 0)
@@ -710,11 +719,20 @@ void LlmExchange::Count(bool whole) {
   // The provider sent no counts.
   const int64_t out_bytes = reader_ ? reader_->answer().content_bytes : record_.answer_bytes;
   const int64_t listed = reader_ ? reader_->answer().listed_tokens : 0;
-  std::lock_guard lock(shared_.calibration_mutex);
-  record_.usage[LlmClass::kInput] =
-      shared_.calibration.Tokens(CalibrationKey(provider(), "in"), request_.text_bytes).tokens;
-  record_.usage[LlmClass::kOutput] =
-      listed > 0 ? listed : shared_.calibration.Tokens(CalibrationKey(provider(), "out"), out_bytes).tokens;
+  int64_t input = 0, output = listed;
+  {
+    std::lock_guard lock(shared_.calibration_mutex);
+    input = shared_.calibration.Tokens(CalibrationKey(provider(), "in"), request_.text_bytes).tokens;
+    if (listed == 0) output = shared_.calibration.Tokens(CalibrationKey(provider(), "out"), out_bytes).tokens;
+  }
+  // An estimate is not above what was allowed, and so not above what a hard budget has reserved.
+  std::optional<int64_t> most_output = MostOutput();
+  if (const pricing::PriceRow* row = PricesOf({}).RowAt(record_.dispatch_unix_ns);
+      !most_output && row != nullptr && row->max_output >= 0)
+    most_output = row->max_output;
+  if (listed == 0 && most_output) output = std::min(output, *most_output * request_.choices);
+  record_.usage[LlmClass::kInput] = std::min(input, MostInput().value_or(input));
+  record_.usage[LlmClass::kOutput] = output;
   record_.counted_by = !whole       ? CountedBy::kPartial
                        : listed > 0 ? CountedBy::kEvents
                                     : CountedBy::kCalibrated;

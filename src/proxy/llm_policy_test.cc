@@ -382,6 +382,32 @@ TEST_F(LlmPolicyTest, AClientThatLeavesIsChargedForWhatItGot) {
   EXPECT_GT(rows[0].charged_pico, 0);
 }
 
+TEST_F(LlmPolicyTest, AnEstimateIsNotAboveWhatTheRequestAllows) {
+  ScriptedServer upstream(ScriptedServer::Script([&](ScriptedServer::Peer& peer, int) {
+    const std::string head = peer.Head();
+    peer.Body(head);
+    // It gives more than it may, and no counts.
+    std::string events;
+    for (int i = 0; i < 400; ++i) events += kStreamWithUsage.substr(0, kStreamWithUsage.find("\n\n") + 2);
+    peer.Write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 1000000\r\n\r\n" + events);
+  }));
+  BudgetSpec budget;
+  budget.name = "acme";
+  budget.tenants = {"acme"};
+  budget.mode = BudgetMode::kHard;
+  budget.limit_pico = 1'000'000'000'000;
+  Start(Config({Provider("one", upstream)}), "\t\t", {budget});
+  TestClient client(at_);
+  client.Send(Request(kStreamBody, "/v1/chat/completions", "Connection: close\r\n"));
+  client.ReadAll();
+  const std::vector<ChargeRecord> rows = Rows(1);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].counted_by, CountedBy::kPartial);
+  EXPECT_EQ(rows[0].usage[LlmClass::kOutput], 100);
+  EXPECT_GT(rows[0].charged_pico, 0);
+  EXPECT_LE(rows[0].charged_pico, rows[0].reserved_pico);
+}
+
 TEST_F(LlmPolicyTest, AStreamThatIsCutEndsWithAnErrorOfTheApi) {
   ScriptedServer upstream(ScriptedServer::Script([&](ScriptedServer::Peer& peer, int) {
     const std::string head = peer.Head();
