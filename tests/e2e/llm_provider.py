@@ -3,6 +3,7 @@ import dataclasses
 import http.server
 import itertools
 import json
+import re
 import threading
 
 # Micro-dollars per million tokens, so a token costs as many picodollars.
@@ -77,8 +78,9 @@ class Provider(http.server.BaseHTTPRequestHandler):
 
     @classmethod
     def of(cls, text):
-        """The answers to requests that have this text as a whole value."""
-        return [one for one in cls.answers if json.dumps(text) in json.dumps(one.body)]
+        """The answers to requests with this text, not as the begin of a longer one."""
+        whole = re.compile(re.escape(text) + r"(?![ \w])")
+        return [one for one in cls.answers if whole.search(json.dumps(one.body))]
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

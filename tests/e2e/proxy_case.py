@@ -1,4 +1,5 @@
 """`gpulens proxy` before a scripted provider, for tests of it."""
+import contextlib
 import pathlib
 import shutil
 import sqlite3
@@ -15,6 +16,7 @@ SECRET = "provider-secret-1"  # the key that the provider wants
 
 class ProxyCase(unittest.TestCase):
     """Starts provider and proxy for all tests of a class. Keys: `key` of ada; `poor`, whose hard budget is used up soon, and `broke`, whose is from the begin."""
+    MORE = ""  # of the configuration
 
     @classmethod
     def setUpClass(cls):
@@ -34,7 +36,7 @@ class ProxyCase(unittest.TestCase):
             f"  - {{name: own, url: '{upstream}', profile: byoc, region: lab, cluster: byc_1, target_ttft: 500ms, prices: openai}}\n"
             "routes:\n  - {models: [own-model], providers: [own]}\n  - {models: ['*'], providers: [one, two, three, four]}\n"
             "budgets:\n  - {name: small, listed_only: true, usd: '0.002', window: month, mode: hard}\n"
-            "  - {name: empty, listed_only: true, usd: '0.000001', window: month, mode: hard}\n")
+            "  - {name: empty, listed_only: true, usd: '0.000001', window: month, mode: hard}\n" + cls.MORE)
         cls.environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "UPSTREAM_KEY": SECRET}
         cls.key = cls.command("keys", "new", "--id", "ada", "--tenant", "acme").stdout.strip()
         cls.poor = cls.command("keys", "new", "--id", "poor", "--tenant", "acme", "--budgets", "small").stdout.strip()
@@ -73,12 +75,10 @@ class ProxyCase(unittest.TestCase):
 
     def rows(self, column, key):
         """The charges with this key in a column."""
-        path = self.folder / "state/charges.db"
-        if not path.exists():
-            return []
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as store:
+        with contextlib.suppress(sqlite3.OperationalError), sqlite3.connect(f"file:{self.folder}/state/charges.db?mode=ro", uri=True) as store:
             store.row_factory = sqlite3.Row
             return store.execute(f"SELECT * FROM llm_charge WHERE {column} = ?", (key,)).fetchall()
+        return []  # the first charge makes the file
 
     def row(self, answer, outcome="complete", counted_by="usage"):
         """The one row of what the provider answered; charges are there before an answer ends, and in the store soon after."""
