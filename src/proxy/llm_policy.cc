@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/stable_sort.h"
 #include "base/text.h"
+#include "proxy/genai_names.h"
 #include "proxy/llm_pages.h"
 #include "wire/llm/llm_answer.h"
 #include "wire/llm/llm_error.h"
@@ -189,6 +190,10 @@ class LlmExchange final : public RelayExchange {
   // Journal and budgets get the charge; `done` when it is on disk. Once.
   void Settle(bool whole, ChargeOutcome outcome, Journal::Done done);
   void SettleAndHold(RelayOutput& output);
+  GenaiRequest GenaiFacts() const {
+    return {config(), prices(), *match_.route, provider(),
+            model_,   request_, reader_ ? &reader_->answer() : nullptr};
+  }
 
   std::string_view SentModel(const ProviderConfig& provider) const {
     const auto at = provider.models.find(model_);
@@ -244,6 +249,7 @@ class LlmExchange final : public RelayExchange {
   bool client_left_ = false;  // the answer is read on for its usage
   int answer_status_ = 0;
   ChargeRecord record_;
+  std::unique_ptr<GenaiExchange> genai_;  // from the first dispatch on; null without telemetry
 };
 
 void LlmExchange::Reject(LlmError error, std::string_view message, int64_t retry_after_s) {
@@ -534,6 +540,10 @@ void LlmExchange::Dispatch() {
   ++attempts_made_;
   attempt_began_ = dispatched_ = Now();
   attempt_open_ = sent_ = true;
+  if (policy_.genai_ && metered_) {
+    if (!genai_) genai_ = std::make_unique<GenaiExchange>(*policy_.genai_, *head_);
+    genai_->Dispatch(dispatched_, drop_, fields_);
+  }
   record_.dispatch_unix_ns = dispatched_.unix_ns;
   record_.provider = to.name;
   record_.region = to.region;
@@ -641,9 +651,11 @@ void LlmExchange::OnBody(std::string_view piece, RelayOutput& output) {
     const Instant now = Now();
     if (!record_.ttft_ns) {
       record_.ttft_ns = (now - dispatched_).count();
+      if (genai_ && more > 1) genai_->AddChunks(GenaiFacts(), Duration{}, more - 1);
     } else {
       record_.itl_sum_ns += (now - last_output_).count();
       record_.itl_count += more;
+      if (genai_ && more > 0) genai_->AddChunks(GenaiFacts(), now - last_output_, more);
     }
     last_output_ = now;
     if (now - std::max(last_progress_, dispatched_,
@@ -830,6 +842,13 @@ void LlmExchange::OnEnd(const RelayOutcome& outcome) {
   }
   if (claimed_) shared_.idempotency.Release(client_->key->id, *claimed_, id_);
   if (sent_ && metered_) shared_.metrics.CountInference(provider());
+  if (genai_) {
+    const LlmAnswer* answer = reader_ ? &reader_->answer() : nullptr;
+    const std::string error = GenaiErrorType(outcome, answer);
+    const std::string_view detail =
+        error == "answer_error" ? std::string_view(answer->error_type) : outcome.detail;
+    genai_->Finish(GenaiFacts(), {began_, Now(), error, detail, outcome.status, record_, dispatched_});
+  }
   shared_.metrics.CountHttp(head_->method(),
                             outcome.status != 0 ? outcome.status
                             : left              ? 499
@@ -838,7 +857,9 @@ void LlmExchange::OnEnd(const RelayOutcome& outcome) {
 }
 
 LlmPolicy::LlmPolicy(IoLoop& loop, ProxyShared& shared, std::shared_ptr<const ProxyRules> rules)
-    : loop_(loop), shared_(shared) {
+    : loop_(loop),
+      shared_(shared),
+      genai_(shared.telemetry ? std::make_unique<GenaiRecorder>(*shared.telemetry) : nullptr) {
   SetRules(std::move(rules));
 }
 

@@ -19,6 +19,7 @@
 #include "net/relay/relay_server.h"
 #include "pricing/price_table.h"
 #include "proxy/admission/admission.h"
+#include "proxy/genai_exchange.h"
 #include "proxy/journal/idempotency.h"
 #include "proxy/journal/journal.h"
 #include "proxy/proxy_config.h"
@@ -39,10 +40,10 @@ struct ProxyShared {
   // Fills what the page of metrics reads; called on a loop.
   using ReadState = std::function<void(ProxyState&)>;
 
-  ProxyShared(Admission& admits, Journal& records, IdempotencyIndex& once, ProxyMetrics& counts,
+  ProxyShared(Admission& admits, Journal& charges, IdempotencyIndex& once, ProxyMetrics& counts,
               ReadState read, const Clock& time = RealClock())
       : admission(admits),
-        journal(records),
+        journal(charges),
         idempotency(once),
         metrics(counts),
         read_state(std::move(read)),
@@ -54,6 +55,7 @@ struct ProxyShared {
   ProxyMetrics& metrics;
   const ReadState read_state;
   RequestRecords* records = nullptr;  // null: settled requests are not recorded in a telemetry store
+  GenaiTelemetry* telemetry = nullptr;  // null: no metrics and spans are sent
   const Clock& clock;
 
   std::mutex calibration_mutex;  // guards calibration
@@ -83,6 +85,7 @@ class LlmPolicy final : public RelayPolicy {
 
   IoLoop& loop_;
   ProxyShared& shared_;
+  const std::unique_ptr<GenaiRecorder> genai_;  // null without telemetry
   std::shared_ptr<const InForce> in_force_;
 };
 

@@ -25,6 +25,8 @@ namespace {
 constexpr size_t kMostPriceFileBytes = size_t{16} << 20;
 // At the start stores get what the last run has left for them before budgets are read from the first one.
 constexpr Duration kFoldAtStart = std::chrono::seconds(10);
+// For metrics and spans that a receiver has not taken when the proxy ends.
+constexpr Duration kLastExport = std::chrono::seconds(3);
 
 Result<std::unique_ptr<ChargeStore>> OpenStore(const std::string& place) {
   if (IsChargeServer(place)) return OpenChargeServer(place);
@@ -80,6 +82,10 @@ class LlmProxy::Impl {
     shared_ = std::make_unique<ProxyShared>(admission_, *journal_, idempotency_, metrics_,
                                             [this](ProxyState& state) { ReadState(state); });
     shared_->records = records_.get();
+    if (options_.genai.send) {
+      ASSIGN_OR_RETURN(telemetry_, GenaiTelemetry::Start(options_.genai));
+      shared_->telemetry = telemetry_.get();
+    }
     for (size_t i = 0; i < std::max<size_t>(options_.loops, 1); ++i)
       loops_.push_back(std::make_unique<Loop>());
     for (const auto& loop : loops_) RETURN_IF_ERROR(StartLoop(*loop));
@@ -114,7 +120,11 @@ class LlmProxy::Impl {
       std::unique_lock guard(mutex);
       ended.wait(guard, [&] { return left == 0; });
     }
-    for (const auto& loop : loops_) loop->server = nullptr;  // ends the requests that are left
+    for (const auto& loop : loops_) {
+      loop->server = nullptr;  // ends the requests that are left
+      loop->io.Call([&] { loop->policy = nullptr; });
+    }
+    if (telemetry_) telemetry_->Finish(std::min(grace, kLastExport));
     // The journal's callbacks post to the loops, so these live until it has ended.
     if (journal_) journal_->Flush();
     for (const auto& fold : folds_) fold->Drain(std::min(grace, kFoldAtStart));
@@ -122,10 +132,7 @@ class LlmProxy::Impl {
     keeper_ = nullptr;
     journal_ = nullptr;
     for (const auto& loop : loops_) {
-      loop->io.Call([&] {
-        loop->policy = nullptr;
-        loop->authenticator = nullptr;
-      });
+      loop->io.Call([&] { loop->authenticator = nullptr; });
       loop->io.Stop();
     }
   }
@@ -256,6 +263,7 @@ class LlmProxy::Impl {
     state.refusals = admission_.refusals();
     state.journal = journal_->stats();
     if (records_) state.records = records_->counts();
+    if (telemetry_) state.genai = telemetry_->stats();
     state.journal_limit_bytes = options_.journal.max_bytes;
     state.found = found_;
     for (size_t i = 0; i < folds_.size(); ++i)
@@ -272,6 +280,7 @@ class LlmProxy::Impl {
   std::vector<std::unique_ptr<ChargeFold>> folds_;
   std::unique_ptr<BudgetEngine> engine_;
   std::unique_ptr<LeaseKeeper> keeper_;
+  std::unique_ptr<GenaiTelemetry> telemetry_;  // null: nothing is sent
   std::unique_ptr<ProxyShared> shared_;
   std::vector<std::unique_ptr<Loop>> loops_;
   std::vector<Endpoint> addresses_;

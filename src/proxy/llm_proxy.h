@@ -13,6 +13,7 @@
 #include "net/relay/relay_server.h"
 #include "pricing/price_table.h"
 #include "proxy/admission/admission.h"
+#include "proxy/genai_telemetry.h"
 #include "proxy/journal/journal.h"
 #include "proxy/proxy_config.h"
 #include "proxy/proxy_records.h"
@@ -46,6 +47,7 @@ struct ProxyOptions {
   bool open_when_down = false;
   std::vector<std::string> price_files;  // in ascending precedence; kBuiltinPrices is one
   ProxyConfig config;
+  GenaiOptions genai;  // metrics and spans that are sent
 };
 
 // The price files, of the configured providers. kInvalidArgument names file, line and column.

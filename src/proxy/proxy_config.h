@@ -37,6 +37,7 @@ struct ProviderConfig {
   // Names of models here, by the names that clients use: a deployment, a checkpoint.
   std::map<std::string, std::string, std::less<>> models;
   std::string cluster;        // of one's own machines
+  std::string genai_name;     // gen_ai.provider.name; empty: GenaiProviderName finds one
   double target_ttft_ms = 0;  // 0: none
 
   // The path of its URL without a slash at the end: "/openai".

@@ -71,8 +71,51 @@ class Family {
   const std::string_view name_;
 };
 
+// What has become of metrics and spans.
+void AddTelemetry(std::string& out, const GenaiStats& stats) {
+  const auto each = [&](std::string_view name, std::string_view type, std::string_view help, auto count) {
+    Family family(out, name, type, help);
+    for (const GenaiStats::Signal& signal : stats.signals) family.Add({{"signal", signal.name}}, signal.*count);
+  };
+  each("gpulens_proxy_otlp_delivered_total", "counter", "Points and spans that the receiver has taken.",
+       &GenaiStats::Signal::delivered);
+  each("gpulens_proxy_otlp_waiting", "gauge", "Points and spans that wait for the receiver.",
+       &GenaiStats::Signal::waiting);
+  {
+    Family family(out, "gpulens_proxy_otlp_dropped_total", "counter",
+                  "Points and spans that were dropped, or rejected by the receiver.");
+    for (const GenaiStats::Signal& signal : stats.signals) {
+      for (const auto& [reason, count] : signal.dropped)
+        family.Add({{"signal", signal.name}, {"reason", reason}}, count);
+    }
+  }
+  {
+    Family family(out, "gpulens_proxy_otlp_requests_total", "counter",
+                  "Export requests by status of HTTP, or how they failed.");
+    for (const auto& [code, count] : stats.requests) family.Add({{"code", code}}, count);
+  }
+  Family(out, "gpulens_proxy_otlp_up", "gauge", "Whether the receiver took the last request.")
+      .Add({}, uint64_t{stats.up ? 1u : 0u});
+}
+
 std::string MicrosOf(pricing::PicoSum sum) { return std::to_string(sum.micros().value_or(INT64_MAX)); }
 std::string MicrosOf(int64_t pico) { return std::to_string(pico / pricing::kPicoPerMicro); }
+
+// Of requests in the telemetry store.
+void AddRecords(std::string& out, const RequestRecords::Counts& counts) {
+  Family(out, "gpulens_proxy_telemetry_stored_total", "counter", "Records in the telemetry store.")
+      .Add({}, counts.stored);
+  Family(out, "gpulens_proxy_telemetry_queued", "gauge", "Records that wait for the telemetry store.")
+      .Add({}, counts.queued);
+  {
+    Family family(out, "gpulens_proxy_telemetry_lost_total", "counter",
+                  "Records that the telemetry store lacks: the queue was full, or it refused them.");
+    family.Add({{"reason", "queue_full"}}, counts.lost);
+    family.Add({{"reason", "refused"}}, counts.set_aside);
+  }
+  Family(out, "gpulens_proxy_telemetry_up", "gauge", "Whether the last write to the telemetry store succeeded.")
+      .Add({}, uint64_t{counts.failing ? 0u : 1u});
+}
 
 }  // namespace
 
@@ -276,8 +319,10 @@ std::string ProxyMetrics::Page(const ProxyState& state) const {
     Family family(out, name, type, help);
     for (const auto& [store, stats] : state.stores) family.Add({{"store", store}}, value(stats));
   }
+  if (state.genai) AddTelemetry(out, *state.genai);
   Family(out, "process_start_time_seconds", "gauge", "When the proxy was started, in seconds since 1970.")
       .Add({}, NumberText(static_cast<double>(start_unix_ns_) / 1e9));
+  if (state.records) AddRecords(out, *state.records);
   return out;
 }
 

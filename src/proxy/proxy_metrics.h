@@ -17,9 +17,11 @@
 #include "base/clock.h"
 #include "pricing/money.h"
 #include "proxy/admission/admission.h"
+#include "proxy/genai_telemetry.h"
 #include "proxy/journal/charge_fold.h"
 #include "proxy/journal/journal.h"
 #include "proxy/proxy_config.h"
+#include "proxy/proxy_records.h"
 #include "store/charges/charge_record.h"
 
 namespace gpulens::proxy {
@@ -47,6 +49,8 @@ struct ProxyState {
   std::optional<bool> budget_engine_up;  // none: there is no engine
   std::array<uint64_t, kRefusalReasons> refusals{};
   JournalStats journal;
+  std::optional<RequestRecords::Counts> records;  // with `telemetry`
+  std::optional<GenaiStats> genai;  // with `otlp`
   uint64_t journal_limit_bytes = 0;
   JournalFound found;  // at the start; its list of idempotency keys is not read
   std::vector<std::pair<std::string, ChargeFoldStats>> stores;  // by name

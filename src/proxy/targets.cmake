@@ -4,4 +4,5 @@ add_gpulens_library(proxy_admission DIR src/proxy/admission DEPS gpulens_ledger 
   TEST_DEPS gpulens_net_blocking gpulens_net_testing)
 add_gpulens_library(proxy_journal DIR src/proxy/journal DEPS gpulens_pricing gpulens_store_charges gpulens_delivery)
 add_gpulens_library(proxy DEPS gpulens_proxy_admission gpulens_proxy_journal gpulens_net_relay gpulens_wire_llm
-  gpulens_wire_exposition TEST_DEPS gpulens_net_testing gpulens_base_testing)
+  gpulens_wire_exposition gpulens_wire_otlp gpulens_base_sandbox gpulens_instruments gpulens_delivery gpulens_net_client
+  TEST_DEPS gpulens_net_testing gpulens_base_testing)

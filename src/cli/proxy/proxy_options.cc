@@ -10,6 +10,7 @@
 #include "agent/run/plan.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "cli/proxy/proxy_otlp.h"
 #include "config/diagnostic.h"
 #include "net/relay/address_range.h"
 #include "net/tls.h"
@@ -56,6 +57,7 @@ constexpr OptionSpec kProvider[] = {
                "It counts reasoning besides the output under OpenAI's names (xAI)"),
     NumberOption("fee", OptionType::kDouble, "0", "Of byok: charged as this part of the list price", 0, 1),
     TextOption("cluster", {}, "Of byoc: the cluster, a label"),
+    TextOption("otel_name", {}, "gen_ai.provider.name; default: by the host of its URL and by its API"),
     TimeOption("target_ttft", {}, "The time to first token that the cluster is to keep, a gauge", 0, 3600),
     IntOption("max_connections", "1024", "Connections to it, of each thread", 1, 65536),
     TimeOption("connect_timeout", "5s", "Of look-up and connect", 0.01, 3600),
@@ -149,13 +151,6 @@ constexpr OptionSpec kSandbox[] = {TextOption(
     "everything, and the kernel logs what was not needed; off: everything. In force after a restart",
     kSandboxModes)};
 
-constexpr std::string_view kSandboxModes[] = {"enforce", "log", "off"};
-constexpr OptionSpec kSandbox[] = {TextOption(
-    "mode", "enforce",
-    "The process may do what its configuration needs, and nothing else: SECURITY.md. With log it may do "
-    "everything, and the kernel logs what was not needed; off: everything. In force after a restart",
-    kSandboxModes)};
-
 constexpr OptionSpec kLog[] = {
     TextOption("level", "info", "error, warn, info, debug, trace or off"),
     TextOption("format", "auto", "auto is journal under systemd, else text", kFormats),
@@ -186,13 +181,14 @@ constexpr OptionSpec kRoot[] = {
     GroupOption("budget_engine", "How replicas share budgets", kEngine),
     GroupsOption("stores", "Where charges are kept; default: a file in the state folder", kStore),
     GroupOption("telemetry", "A record of each request for gpulens telemetry", kTelemetry),
+    GroupOption("otlp", "gen_ai metrics and spans of OpenTelemetry", kProxyOtlpOptions),
+    GroupOption("telemetry", "A record of each request for gpulens telemetry", kTelemetry),
     GroupOption("journal", "What is on disk before an answer ends", kJournal),
     TextOption("on_cancel", "charge", "What a client that left has used is charged, or nothing", kOnCancels),
     GroupOption("drain", "After a client has left", kDrain),
     IntOption("attempts", "1",
               "Providers that a request may go to, one after another, before a byte was sent", 1, 8),
     GroupOption("limits", "Limits", kLimits),
-    GroupOption("sandbox", "What confines the process", kSandbox),
     GroupOption("sandbox", "What confines the process", kSandbox),
     GroupOption("log", "Logging", kLog),
 };
@@ -213,6 +209,7 @@ class Maker {
     for (const Config& group : config_.Groups("budgets")) Budget(group);
     Engine();
     Rules();
+    Otlp();
     return std::move(options_);
   }
 
@@ -325,6 +322,7 @@ class Maker {
                        : usage == "never"    ? proxy::StreamUsage::kNever
                                              : proxy::StreamUsage::kAtEnd;
     out.reasoning_besides = group.Bool("reasoning_besides");
+    out.genai_name = group.Text("otel_name");
     out.cluster = group.Text("cluster").empty() ? out.name : group.Text("cluster");
     if (group.Has("target_ttft"))
       out.target_ttft_ms = std::chrono::duration<double, std::milli>(group.Time("target_ttft")).count();
@@ -383,6 +381,12 @@ class Maker {
     options_.budget_engine = engine.Text("url");
     options_.open_when_down = engine.Text("down") == "open";
     options_.replica = engine.Text("replica").empty() ? HostName() : engine.Text("replica");
+  }
+
+  void Otlp() {
+    const std::string instance =
+        options_.replica + (options_.listen.empty() ? "" : ":" + std::to_string(options_.listen.front().port));
+    options_.genai = MakeGenaiOptions(config_.Group("otlp"), instance, errors_);
   }
 
   void Rules() {

@@ -17,6 +17,7 @@
 #include "cli/common/output.h"
 #include "cli/proxy/proxy_options.h"
 #include "cli/proxy/telemetry_records.h"
+#include "cli/proxy/proxy_otlp.h"
 #include "net/auth/web_config.h"
 #include "net/server/server.h"
 
@@ -113,6 +114,7 @@ proxy::ProxyFiles ProxyFilesOf(const LoadOutcome& loaded) {
   for (const Config& provider : config.Groups("providers")) {
     if (!provider.Text("ca_file").empty()) add(provider.Text("ca_file"));
   }
+  for (const std::string& path : ProxyOtlpFiles(config.Group("otlp"))) add(path);
   if (!state.empty()) out.folders.push_back(state);
   for (const Config& store : config.Groups("stores")) {
     const std::string& place = store.Text("url");
