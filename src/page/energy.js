@@ -17,6 +17,24 @@ const kOwnerWords = {'(none)': 'without an owner', '(other)': 'further owners'};
 
 const sum = (series, field) => series.reduce((all, one) => (one[field] === null ? all : (all || 0) + one[field]), null);
 
+// Of each gateway that counts its spend a row, with provider null, and a row of each of its providers.
+export function apiRows(store) {
+  const gateways = [...new Set(store.find('inference.spend.usd').map((one) => String(one.attributes.target)))].sort();
+  const rows = [];
+  for (const gateway of gateways) {
+    const spend = store.find('inference.spend.usd', {target: gateway}), finished = store.find('inference.requests.finished', {target: gateway});
+    const second = sum(spend, 'rate');
+    rows.push({gateway, provider: null, requests: sum(finished, 'value'), rate: sum(finished, 'rate'), charged: sum(spend, 'value'),
+               hourly: second === null ? null : second * 3600});
+    const providers = [...new Set(finished.map((one) => one.attributes.provider).filter((one) => one !== undefined).map(String))].sort();
+    for (const provider of providers) {
+      const some = finished.filter((one) => String(one.attributes.provider) === provider);
+      rows.push({gateway, provider, requests: sum(some, 'value'), rate: sum(some, 'rate'), charged: null, hourly: null});
+    }
+  }
+  return rows;
+}
+
 function noPrice(what) {
   return h('div', {class: 'card'}, h('h3', {}, 'No price is set, so nothing here has a cost'), h('p', {}, what),
     h('pre', {}, 'analyzers:\n  cost:\n    price_per_gpu_hour: 2.49'));
@@ -49,12 +67,23 @@ export default {
       {id: 'used', title: 'cost by use', number: true, value: (row) => format.text(row.usage, 'USD'), sort: (row) => row.usage, hint: 'who used it'},
       {id: 'rate', title: 'USD/h', number: true, value: (row) => format.text(row.hourly, 'USD'), sort: (row) => row.hourly, hint: 'by allocation, now'},
     ], {caption: 'Energy and cost by owner', key: (row) => row.owner, empty: 'No owner of this kind is known on this node.'});
+    const apis = table([
+      {id: 'gateway', title: 'gateway', value: (row) => format.clean(row.gateway, 40), sort: (row) => row.gateway},
+      {id: 'provider', title: 'provider', value: (row) => (row.provider === null ? 'all' : format.clean(row.provider, 40)), sort: (row) => row.provider || ''},
+      {id: 'requests', title: 'requests', number: true, value: (row) => format.count(row.requests), sort: (row) => row.requests},
+      {id: 'rate', title: 'requests/s', number: true, value: (row) => format.count(row.rate), sort: (row) => row.rate},
+      {id: 'charged', title: 'charged', number: true, value: (row) => (row.provider === null ? format.text(row.charged, 'USD') : ''), sort: (row) => row.charged, hint: 'since the gateway was started'},
+      {id: 'hourly', title: 'USD/h', number: true, value: (row) => (row.provider === null ? format.text(row.hourly, 'USD') : ''), sort: (row) => row.hourly, hint: 'now'},
+    ], {caption: 'Requests to LLM APIs', key: (row) => row.gateway + '\n' + (row.provider || ''), empty: ''});
+    const ofApis = h('div', {hidden: true}, h('h3', {}, 'Requests to LLM APIs'), apis.element,
+      h('p', {class: 'dim'}, 'As gateways charge them. By tenant, key, model and budget: ', h('code', {}, 'gpulens cost report --charges'),
+        '; TTFT by provider: ', h('code', {}, 'gpulens telemetry stats --by engine')));
     const price = h('div', {hidden: true}, noPrice('Energy is measured all the same. A price of an hour of a GPU in the configuration begins the account:'));
     const priced = h('p', {class: 'dim'});
-    context.onEnd(store.watch(['energy.ledger', 'energy.ledger.owner', 'cost.ledger.owner.usd']));
+    context.onEnd(store.watch(['energy.ledger', 'energy.ledger.owner', 'cost.ledger.owner.usd', 'inference.spend.usd', 'inference.requests.finished']));
     put(context.root, h('h2', {}, 'Energy & cost'), none, tiles.element,
       h('h3', {}, 'What became of the energy'), bar, states.element, balance,
-      h('h3', {}, 'Whose it is'), h('div', {class: 'choice', role: 'group', 'aria-label': 'by'}, buttons), owners.element, priced, price,
+      h('h3', {}, 'Whose it is'), h('div', {class: 'choice', role: 'group', 'aria-label': 'by'}, buttons), owners.element, priced, price, ofApis,
       h('div', {class: 'charts'},
         context.chart({title: 'Power by what it is used for', note: 'averages of one minute', names: ['energy.ledger'], unit: 'W',
           compute: () => {
@@ -68,6 +97,9 @@ export default {
         context.chart({title: 'Energy of a token', select: {name: 'gpu.efficiency.joules_per_token'}, label: (series) => format.clean(series.attributes.target || '', 32)})));
 
     function show() {
+      const gateways = apiRows(store);
+      ofApis.hidden = !gateways.length;
+      apis.update(gateways.filter((row) => context.matches(row.gateway, row.provider)));
       const ledger = store.find('energy.ledger');
       const rows = kStates.map((state) => {
         const series = ledger.filter((one) => one.attributes.state === state);

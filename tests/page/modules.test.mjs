@@ -17,6 +17,7 @@ const format = await load('format.js');
 const {Store} = await load('store.js');
 const {sumSamples, spread} = await load('charts.js');
 const {problems, gpus, lastFault, eventText} = await load('problems.js');
+const {apiRows} = await load('energy.js');
 const {processes, enginesOf, ownerOf, belongs} = await load('owners.js');
 
 // -- what the browser gives
@@ -327,4 +328,23 @@ test('a process leads to its pod, and that to its engine, by equal attributes', 
   assert.ok(belongs(running.attributes, owner.id));
   assert.deepEqual(enginesOf(store, process.attributes), ['chat']);
   assert.deepEqual(enginesOf(store, {'gpu.index': 0}), []);
+});
+
+test('gateways have their spend, and requests by provider', () => {
+  const series = [
+    {name: 'inference.spend.usd', attributes: {target: 'proxy'}, value: 1.5, rate: 0.001},
+    {name: 'inference.requests.finished', attributes: {target: 'proxy', provider: 'openai', profile: 'managed'}, value: 7, rate: 2},
+    {name: 'inference.requests.finished', attributes: {target: 'proxy', provider: 'openai', profile: 'byok'}, value: 1, rate: null},
+    {name: 'inference.requests.finished', attributes: {target: 'proxy', provider: 'lab', profile: 'byoc'}, value: 2, rate: 0},
+    {name: 'inference.requests.finished', attributes: {target: 'vllm'}, value: 100, rate: 9},
+    {name: 'inference.spend.usd', attributes: {target: 'litellm'}, value: null, rate: null},
+  ];
+  const find = (name, attributes = {}) => series.filter((one) => one.name === name &&
+    Object.entries(attributes).every(([key, value]) => String(one.attributes[key]) === String(value)));
+  assert.deepEqual(apiRows({find}), [
+    {gateway: 'litellm', provider: null, requests: null, rate: null, charged: null, hourly: null},
+    {gateway: 'proxy', provider: null, requests: 10, rate: 2, charged: 1.5, hourly: 3.6},
+    {gateway: 'proxy', provider: 'lab', requests: 2, rate: 0, charged: null, hourly: null},
+    {gateway: 'proxy', provider: 'openai', requests: 8, rate: 2, charged: null, hourly: null},
+  ]);
 });

@@ -68,6 +68,7 @@ TEST(EngineTables, UnitTimesScaleIsTheMetricsUnit) {
       {"ms", "s", 1e-3},
       {"us", "s", 1e-6},
       {"MBy", "By", 1e6},
+      {"{uUSD}", "{USD}", 1e-6},
       // SGLang writes GB and divides by 2^30.
       {"GBy", "By", 1073741824},
   };
@@ -246,6 +247,8 @@ TEST(EngineTables, DetectsAnEngineByItsFamilies) {
       {"semantic-router", "rag_", "likewise"},
       {"semantic-router", "batch_classification_", "likewise"},
       {"semantic-router", "sr_", "likewise"},
+      {"gpulens-proxy", "zumik_", "zumik has them, too: beside its other families"},
+      {"gpulens-proxy", "http_request", "of any program of the web: beside its other families"},
   };
   for (const Engine& engine : AllEngines()) {
     EXPECT_FALSE(engine.recognised.empty()) << engine.name;
