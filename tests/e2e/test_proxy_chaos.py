@@ -299,6 +299,8 @@ class Chaos(unittest.TestCase):
             self.assertEqual(row["request_id"], got)
         provider, act = acts[-1] if acts else ("", "refused")
         exact = cost(name, model)
+        if row["key_id"] == "poor":
+            self.assertLessEqual(row["charged_pico"], row["reserved_pico"], "a hard budget reserves the bound")
         per_input, per_cached, per_output = PRICES[model]
         units = row["units_input"] * per_input + row["units_input_cached"] * per_cached + row["units_output"] * per_output
         if row["outcome"] == "unsettled":

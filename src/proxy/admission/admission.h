@@ -85,7 +85,7 @@ class Grant {
     rate_.Settle(actual_tokens, now);
     return reservation_.Settle(actual_pico, now);
   }
-  int64_t reserved_pico() const noexcept { return reservation_.expected_pico(); }
+  int64_t reserved_pico() const noexcept { return reservation_.reserved_pico(); }
 
  private:
   friend class Admission;

@@ -114,6 +114,20 @@ TEST_F(Admissions, ModelsRatesAndBudgetsRefuseInThisOrder) {
   EXPECT_EQ(admission_.budgets().held_pico(), 0);
 }
 
+TEST_F(Admissions, AGrantReservesTheBoundWhereABudgetIsHard) {
+  BudgetSpec hard = BudgetOf("hard", 1000), soft = BudgetOf("soft", 1000);
+  hard.mode = BudgetMode::kHard;
+  soft.mode = BudgetMode::kSoft;
+  AdmissionRequest request = RequestOf(10);
+  request.cost = {.expected_pico = 10, .most_pico = 40};
+  Load({KeyOf("k", "a")}, {soft});
+  EXPECT_EQ(admission_.Admit(*Of("k"), request, kToday).grant.reserved_pico(), 10);
+  Load({KeyOf("k", "a")}, {soft, hard});
+  Admission::Decision both = admission_.Admit(*Of("k"), request, kToday);
+  const Grant moved = std::move(both.grant);
+  EXPECT_EQ(moved.reserved_pico(), 40);
+}
+
 TEST_F(Admissions, BudgetsCountForTheRequestsThatTheyName) {
   VirtualKey lists = KeyOf("lists", "b");
   lists.budgets = {"pool"};

@@ -161,6 +161,7 @@ Reservation::Reservation(Reservation&& other) noexcept
       count_(std::exchange(other.count_, 0)),
       expected_(other.expected_),
       most_(other.most_),
+      hard_(other.hard_),
       of_(std::move(other.of_)) {}
 
 Reservation& Reservation::operator=(Reservation&& other) noexcept {
@@ -170,6 +171,7 @@ Reservation& Reservation::operator=(Reservation&& other) noexcept {
   count_ = std::exchange(other.count_, 0);
   expected_ = other.expected_;
   most_ = other.most_;
+  hard_ = other.hard_;
   of_ = std::move(other.of_);
   return *this;
 }
@@ -306,6 +308,7 @@ Budgets::Admitted Budgets::Admit(std::span<const Ref<Budget>> of, const CostEsti
       held.most_ = cost.most_pico.value_or(cost.expected_pico);
       for (size_t i = 0; i < of.size(); ++i) {
         held.of_[i] = of[i];
+        held.hard_ |= of[i]->spec_.mode == BudgetMode::kHard;
         of[i]->held_ += held.expected_;
         of[i]->held_most_ += held.most_;
         if (opened >> i & 1) of[i]->opened_pico_ = AddSaturated(of[i]->opened_pico_, held.expected_);

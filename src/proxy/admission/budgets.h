@@ -132,7 +132,8 @@ class Reservation {
 
   // Whether something is held.
   explicit operator bool() const noexcept { return budgets_ != nullptr; }
-  int64_t expected_pico() const noexcept { return expected_; }
+  // What a budget of this request counts as held: the bound where one of them is hard, else what is expected.
+  int64_t reserved_pico() const noexcept { return hard_ ? most_ : expected_; }
   int64_t most_pico() const noexcept { return most_; }
   // Replaces the reservation by the charge, 0 or more, in the windows that are open at `now`. False, and
   // nothing happens, when nothing is held any more: a request is charged once.
@@ -144,6 +145,7 @@ class Reservation {
   Budgets* budgets_ = nullptr;
   size_t count_ = 0;
   int64_t expected_ = 0, most_ = 0;
+  bool hard_ = false;
   std::array<Ref<Budget>, kMostBudgets> of_;
 };
 
