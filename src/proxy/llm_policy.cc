@@ -188,7 +188,7 @@ class LlmExchange final : public RelayExchange {
   void Price();
   void Progress(Instant now);
   // Journal and budgets get the charge; `done` when it is on disk. Once.
-  void Settle(bool whole, ChargeOutcome outcome, Journal::Done done);
+  void Settle(bool whole, ChargeOutcome outcome, LoopJournal::Done done);
   void SettleAndHold(RelayOutput& output);
   GenaiRequest GenaiFacts() const {
     return {config(), prices(), *match_.route, provider(),
@@ -456,19 +456,15 @@ void LlmExchange::BeginRecord() {
   record_.reserved_pico = grant_.reserved_pico();
   record_.idempotency = claimed_;
   begun_ = true;
-  IoLoop& loop = policy_.loop_;
-  shared_.journal.Begin(record_, [&loop, alive = std::weak_ptr<LlmExchange*>(alive_)](Kept kept) {
-    loop.Post([alive, kept] {
-      const auto self = alive.lock();
-      if (!self) return;
-      LlmExchange& exchange = **self;
-      if (kept == Kept::kRefused) {
-        exchange.begun_ = false;
-        return exchange.Reject(LlmError::kOverloaded, "charges cannot be recorded now, so nothing is sent",
-                               1);
-      }
-      exchange.Dispatch();
-    });
+  policy_.journal_.Begin(record_, [alive = std::weak_ptr<LlmExchange*>(alive_)](Kept kept) {
+    const auto self = alive.lock();
+    if (!self) return;
+    LlmExchange& exchange = **self;
+    if (kept == Kept::kRefused) {
+      exchange.begun_ = false;
+      return exchange.Reject(LlmError::kOverloaded, "charges cannot be recorded now, so nothing is sent", 1);
+    }
+    exchange.Dispatch();
   });
 }
 
@@ -678,12 +674,9 @@ void LlmExchange::OnBodyEnd(RelayOutput& output) {
 void LlmExchange::SettleAndHold(RelayOutput& output) {
   if (settled_) return;
   output.Hold();
-  IoLoop& loop = policy_.loop_;
   Settle(true, client_left_ ? ChargeOutcome::kCancelled : ChargeOutcome::kComplete,
-         [&loop, alive = std::weak_ptr<LlmExchange*>(alive_)](Kept) {
-           loop.Post([alive] {
-             if (const auto self = alive.lock()) (*self)->handle_.Resume();
-           });
+         [alive = std::weak_ptr<LlmExchange*>(alive_)](Kept) {
+           if (const auto self = alive.lock()) (*self)->handle_.Resume();
          });
 }
 
@@ -805,7 +798,7 @@ void LlmExchange::Progress(Instant now) {
   shared_.journal.Progress(std::move(progress));
 }
 
-void LlmExchange::Settle(bool whole, ChargeOutcome outcome, Journal::Done done) {
+void LlmExchange::Settle(bool whole, ChargeOutcome outcome, LoopJournal::Done done) {
   settled_ = true;
   const Instant now = Now();
   Count(whole);
@@ -824,7 +817,7 @@ void LlmExchange::Settle(bool whole, ChargeOutcome outcome, Journal::Done done) 
     else shared_.idempotency.Release(record_.key, *claimed_, id_);
     claimed_.reset();
   }
-  shared_.journal.Settle(record_, std::move(done));
+  policy_.journal_.Settle(record_, std::move(done));
 }
 
 void LlmExchange::OnEnd(const RelayOutcome& outcome) {
@@ -838,7 +831,7 @@ void LlmExchange::OnEnd(const RelayOutcome& outcome) {
                               : outcome.end == RelayEnd::kUpstreamFailed ? ChargeOutcome::kUpstreamFailed
                               : sent_                                    ? ChargeOutcome::kCancelled
                                                                          : ChargeOutcome::kRefused;
-    Settle(outcome.answer_whole, how, [](Kept) {});
+    Settle(outcome.answer_whole, how, nullptr);
   }
   if (claimed_) shared_.idempotency.Release(client_->key->id, *claimed_, id_);
   if (sent_ && metered_) shared_.metrics.CountInference(provider());

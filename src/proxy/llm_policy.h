@@ -22,6 +22,7 @@
 #include "proxy/genai_exchange.h"
 #include "proxy/journal/idempotency.h"
 #include "proxy/journal/journal.h"
+#include "proxy/loop_journal.h"
 #include "proxy/proxy_config.h"
 #include "proxy/proxy_metrics.h"
 #include "proxy/proxy_records.h"

@@ -507,7 +507,8 @@ bool RelayConnection::OnAnswerBody(std::string_view piece, bool end, std::string
   if (!piece.empty()) Call([&] { exchange_->OnBody(piece, output); });
   held_ |= output.hold_;
   if (end && !held_) EndAnswer();
-  else if (!write_first_) Flush();
+  // Of a short answer that is held, the begin waits for the rest: one write for both.
+  else if (!write_first_ && !(held_ && KeepBegin())) Flush();
   if (!gone_) Settle();
   return !gone_ && !blocked_ && !held_;
 }
@@ -580,12 +581,26 @@ void RelayConnection::Cut(RelayEnd end) {
     // Bytes of ours would be taken for the upstream's.
     if (has_length_) shared_.pieces.clear();
     Flush();
+  } else if (!blocked_ && !pending_.empty()) {
+    shared_.pieces.clear();
+    Flush();
   }
   state_ = State::kCut;
   if (!blocked_ && !write_failed_) Written();
 }
 
 // Writing.
+
+// Adds the payload in shared_.pieces to a head that is not written yet. False: that is not so, or it is much.
+bool RelayConnection::KeepBegin() {
+  size_t payload = 0;
+  for (std::string_view piece : shared_.pieces) payload += piece.size();
+  if (blocked_ || chunked_ || client_left_ || pending_.empty() || payload > kKeptBytes) return false;
+  for (std::string_view piece : shared_.pieces) pending_ += piece;
+  outcome_.passed += payload;
+  shared_.pieces.clear();
+  return true;
+}
 
 // Writes what is pending, the payload in shared_.pieces with its frame, and `tail`. What does not fit waits.
 void RelayConnection::Flush(std::string_view tail) {

@@ -90,6 +90,7 @@ class RelayConnection final : public Connection, private StreamHandler, private 
   void ResumeNow();
   void AbortNow();
   void Cut(RelayEnd end);
+  bool KeepBegin();
   void Flush(std::string_view tail = {});
   void Written();
   void AnswerDone(RelayEnd end);

@@ -212,6 +212,33 @@ TEST_F(RelayPolicyTest, HoldsTheLastEventUntilItIsSettled) {
   EXPECT_EQ(client.ReadBytes(rest.size()), rest);
 }
 
+TEST_F(RelayPolicyTest, WritesTheBeginOfAHeldAnswerTogetherWithItsRest) {
+  auto upstream = Saying(Answer200("begin and data: [DONE]"));
+  HoldTheLastEvent();
+  policy.same_length = true;
+  Serve(upstream->Url(""));
+  TestClient client(at);
+  client.Send(Get("/"));
+  const auto held = [this] {
+    bool is = false;
+    loop.Call([&] { is = !last_.empty(); });
+    return is;
+  };
+  ASSERT_TRUE(Eventually(held));
+  char byte;
+  EXPECT_EQ(::recv(client.fd(), &byte, 1, MSG_DONTWAIT), -1);
+  Release();
+  EXPECT_EQ(client.Read().body, "begin and data: [DONE]");
+  // What was held passes when the answer is ended before its end.
+  last_.clear();
+  client.Send(Get("/"));
+  ASSERT_TRUE(Eventually(held));
+  loop.Call([this] { std::exchange(held_, RelayHandle()).Abort(); });
+  const std::string rest = client.ReadAll();
+  EXPECT_THAT(rest, HasSubstr("begin and "));
+  EXPECT_THAT(rest, Not(HasSubstr("DONE")));
+}
+
 TEST_F(RelayPolicyTest, HoldsTheEndOfAnAnswerThatIsWrittenFirst) {
   auto upstream = Saying(kEvents);
   policy.on_body_end = [this](RelayOutput& output, RelayHandle handle) {

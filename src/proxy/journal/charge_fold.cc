@@ -102,7 +102,9 @@ bool ChargeFold::Gather() {
     if (now >= end) return true;
     // Records that are no rows move the place, too, so that their segments can go.
     if (place && records_.empty() && reader_.behind() > 0) static_cast<void>(reader_.Done(place_));
-    reader_.Wait(records_.empty() ? kFoldWait : end - now, stop_);
+    // The rest of a batch is awaited as a whole. A request makes two records, of which one is a row.
+    if (records_.empty()) reader_.Wait(kFoldWait, stop_);
+    else reader_.Wait(end - now, stop_, 2 * (options_.batch - records_.size()));
   }
   return false;
 }

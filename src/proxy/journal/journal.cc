@@ -280,12 +280,13 @@ void Journal::SettleCutRequests() {
 // ------------------------------------------------------------------------------------------------- handing
 // over
 
-void Journal::Begin(ChargeRecord record, Done done) {
+void Journal::Begin(ChargeRecord record, Done done, Waking waking) {
   Clean(record);
   Enqueue({.kind = Kind::kBegin,
            .id = record.id,
            .body = EncodeEntry(JournalKind::kBegin, record),
-           .done = std::move(done)});
+           .done = std::move(done)},
+          waking);
 }
 
 void Journal::Progress(ChargeProgress progress) {
@@ -299,17 +300,19 @@ void Journal::Progress(ChargeProgress progress) {
   progress.tier = std::move(texts.tier);
   progress.price_version = std::move(texts.price_version);
   progress.usage = texts.usage;
-  Enqueue({.kind = Kind::kProgress, .id = progress.id, .body = EncodeEntry(progress), .done = {}});
+  Enqueue({.kind = Kind::kProgress, .id = progress.id, .body = EncodeEntry(progress), .done = {}},
+          Waking::kNow);
 }
 
-void Journal::Settle(ChargeRecord record, Done done) {
+void Journal::Settle(ChargeRecord record, Done done, Waking waking) {
   Clean(record);
   if (record.settled_unix_ns == 0) record.settled_unix_ns = options_.clock->Now().unix_ns;
   Enqueue({.kind = Kind::kSettle,
            .id = record.id,
            .body = EncodeEntry(JournalKind::kSettle, record),
            .done = std::move(done),
-           .pico = record.charged_pico});
+           .pico = record.charged_pico},
+          waking);
 }
 
 void Journal::Record(ChargeRecord record, Done done) {
@@ -319,15 +322,16 @@ void Journal::Record(ChargeRecord record, Done done) {
            .id = record.id,
            .body = EncodeEntry(JournalKind::kSettle, record),
            .done = std::move(done),
-           .pico = record.charged_pico});
+           .pico = record.charged_pico},
+          Waking::kNow);
 }
 
-void Journal::Enqueue(Item item) {
+void Journal::Enqueue(Item item, Waking waking) {
   std::unique_lock lock(mutex_);
   // A disk that hangs. Rows get twice the room of what begins, so that open requests can end.
   const bool row = item.kind == Kind::kSettle || item.kind == Kind::kRecord;
   if (queued_bytes_ + item.body.size() <= options_.held_bytes * (row ? 2 : 1)) {
-    const bool wake = queue_.empty();
+    const bool wake = waking == Waking::kNow && !std::exchange(woken_, true);
     queued_bytes_ += item.body.size();
     ++enqueued_;
     queue_.push_back(std::move(item));
@@ -348,6 +352,14 @@ void Journal::Enqueue(Item item) {
   if (item.done) item.done(kept);
 }
 
+void Journal::Wake() {
+  {
+    std::lock_guard lock(mutex_);
+    if (queue_.empty() || std::exchange(woken_, true)) return;
+  }
+  wake_writer_.notify_one();
+}
+
 bool Journal::admits() const noexcept {
   if (options_.on_failure == JournalOptions::OnFailure::kOpen) return true;
   if (failing_.load(std::memory_order_relaxed)) return false;
@@ -363,6 +375,7 @@ JournalStats Journal::stats() const {
 }
 
 void Journal::Flush() {
+  Wake();
   std::unique_lock lock(mutex_);
   const uint64_t wanted = enqueued_;
   flushed_.wait(lock, [&] { return handled_ >= wanted; });
@@ -383,6 +396,7 @@ void Journal::RunWriter() {
       if (failing_) wake_writer_.wait_for(lock, options_.retry_interval, ready);
       else wake_writer_.wait(lock, ready);
       batch.swap(queue_);
+      woken_ = false;
       queued_bytes_ = 0;
       stop = stopping_ && batch.empty();
       moved = std::exchange(places_moved_, false);
@@ -552,6 +566,7 @@ size_t Journal::WriteBodies(const std::vector<std::string_view>& bodies, int& er
     file_bytes_ += buffer_.size();
     next_id_ += count;
     done += count;
+    bool wake = false;
     {
       std::lock_guard lock(mutex_);
       Segment& segment = segments_.back();
@@ -563,8 +578,9 @@ size_t Journal::WriteBodies(const std::vector<std::string_view>& bodies, int& er
       stats_.next_id = next_id_;
       if (options_.sync == SyncPolicy::kInterval && (unsynced_.empty() || unsynced_.back() != file_))
         unsynced_.push_back(file_);
+      wake = std::ranges::any_of(places_, [this](const StorePlace& one) { return one.wake_id <= next_id_; });
     }
-    wake_readers_.notify_all();
+    if (wake) wake_readers_.notify_all();
   }
   return done;
 }
@@ -817,11 +833,14 @@ Status JournalReader::Done(uint64_t place) {
   return Ok();
 }
 
-void JournalReader::Wait(Duration longest, const std::atomic<bool>& stop) {
+void JournalReader::Wait(Duration longest, const std::atomic<bool>& stop, uint64_t records) {
   std::unique_lock lock(journal_.mutex_);
+  uint64_t& wake_id = journal_.places_[store_].wake_id;
+  wake_id = next_id_ + records;
   journal_.wake_readers_.wait_for(lock, longest, [&] {
-    return stop || (!journal_.segments_.empty() && journal_.segments_.back().end_id > next_id_);
+    return stop || (!journal_.segments_.empty() && journal_.segments_.back().end_id >= wake_id);
   });
+  wake_id = UINT64_MAX;
 }
 
 void JournalReader::Wake() {

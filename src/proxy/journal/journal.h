@@ -132,15 +132,22 @@ class Journal {
 
   const JournalFound& found() const noexcept { return found_; }
 
+  // Whether the writer is woken for a record, or may wait for the next one with kNow, or for Wake. A loop that
+  // hands over several wakes it once.
+  enum class Waking : uint8_t { kNow, kLater };
+
   // Before the request is dispatched, which waits for `done`. The record has what is known: key, models,
   // budgets, reserved_pico, idempotency.
-  void Begin(ChargeRecord record, Done done);
+  void Begin(ChargeRecord record, Done done, Waking waking = Waking::kNow);
   // Each second or 1,000 events. Not confirmed. Ignored when the request is not open.
   void Progress(ChargeProgress progress);
   // The whole row. The last event is passed on after `done`. settled_unix_ns is set if it is 0.
-  void Settle(ChargeRecord record, Done done);
+  void Settle(ChargeRecord record, Done done, Waking waking = Waking::kNow);
   // A row without a Begin: a request that was refused before it cost anything.
   void Record(ChargeRecord record, Done done);
+
+  // Wakes the writer for what was handed over with kLater.
+  void Wake();
 
   // Whether new requests should be let in: false while they would be refused, or while a write has taken
   // longer than a second and on_failure is kRefuse. Without locks.
@@ -175,6 +182,7 @@ class Journal {
   struct StorePlace {
     std::unique_ptr<PositionFile> file;  // used by the store's reader alone
     uint64_t next_id = 1;
+    uint64_t wake_id = UINT64_MAX;  // its reader waits for the end of records to reach this
   };
 
   Journal(JournalOptions options, LogFolder folder);
@@ -183,7 +191,7 @@ class Journal {
   void LoadEntry(const std::string& body);
   void SettleCutRequests();
 
-  void Enqueue(Item item);
+  void Enqueue(Item item, Waking waking);
   void RunWriter();
   void RunSyncer();
   void Handle(std::vector<Item>& batch);
@@ -217,6 +225,7 @@ class Journal {
   std::vector<Item> queue_;
   uint64_t queued_bytes_ = 0;
   uint64_t enqueued_ = 0, handled_ = 0;  // items
+  bool woken_ = false;  // the writer, for what is in queue_
   bool stopping_ = false;
   bool stop_sync_ = false;
   std::deque<Segment> segments_;  // oldest first
@@ -243,9 +252,9 @@ class JournalReader {
   // All before `place` is in the store: survives the end of the process. Segments that no store needs are
   // removed later.
   Status Done(uint64_t place);
-  // Until a record may be written behind the last place that was read, `stop` is set and Wake was called, or
+  // Until `records` may be written behind the last place that was read, `stop` is set and Wake was called, or
   // that time.
-  void Wait(Duration longest, const std::atomic<bool>& stop);
+  void Wait(Duration longest, const std::atomic<bool>& stop, uint64_t records = 1);
   void Wake();
   uint64_t behind() const;  // records from the last Done to the end
 

@@ -172,6 +172,53 @@ TEST(JournalTest, ASecondBeginOrSettleIsIgnoredAndCounted) {
   EXPECT_EQ(RowsOf(*journal).size(), 2u);
 }
 
+TEST(JournalTest, RecordsForWhichTheWriterIsWokenLaterAreWrittenTogether) {
+  const TempFolder folder;
+  const auto journal = OpenJournal(OptionsFor(folder.path() + "/journal"));
+  ASSERT_TRUE(journal);
+  std::atomic<int> kept = 0;
+  const auto begin = [&](uint64_t number, Journal::Waking waking) {
+    journal->Begin(Begun(number), [&](Kept what) { kept += what == Kept::kOnDisk; }, waking);
+  };
+  for (uint64_t number = 0; number < 5; ++number) begin(number, Journal::Waking::kLater);
+  journal->Wake();
+  journal->Flush();
+  EXPECT_EQ(kept, 5);
+  EXPECT_EQ(journal->stats().batches, 1u);
+  begin(5, Journal::Waking::kLater);
+  begin(6, Journal::Waking::kNow);
+  journal->Flush();
+  EXPECT_EQ(kept, 7);
+  EXPECT_EQ(journal->stats().batches, 2u);
+  // An end wakes it, too.
+  begin(7, Journal::Waking::kLater);
+  journal->Flush();
+  EXPECT_EQ(kept, 8);
+}
+
+TEST(JournalTest, AReaderWaitsForAsManyRecordsAsItWants) {
+  const TempFolder folder;
+  const auto journal = OpenJournal(OptionsFor(folder.path() + "/journal"));
+  ASSERT_TRUE(journal);
+  JournalReader reader(*journal, 0);
+  const std::atomic<bool> stop = false;
+  std::atomic<bool> woken = false;
+  std::thread waiting([&] {
+    reader.Wait(std::chrono::hours(1), stop, 3);
+    woken = true;
+  });
+  EXPECT_EQ(Begin(*journal, 0), Kept::kOnDisk);
+  EXPECT_EQ(Settle(*journal, 0), Kept::kOnDisk);
+  EXPECT_FALSE(woken);
+  EXPECT_EQ(Begin(*journal, 1), Kept::kOnDisk);
+  waiting.join();
+  reader.Wait(std::chrono::hours(1), stop, 3);
+  reader.Wait(std::chrono::milliseconds(1), stop, 4);
+  std::vector<ChargeRecord> rows;
+  ASSERT_TRUE(reader.Read(10, rows).ok());
+  EXPECT_EQ(rows.size(), 1u);
+}
+
 TEST(JournalTest, TwoProcessesDoNotWriteOneFolder) {
   const TempFolder folder;
   const auto journal = OpenJournal(OptionsFor(folder.path()));
