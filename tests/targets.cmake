@@ -198,6 +198,7 @@ add_executable(try_inside tests/sandbox/try_inside.cc)
 target_link_libraries(try_inside PRIVATE gpulens_flags gpulens_base)
 add_test(NAME e2e_sandbox COMMAND ${e2e_python} -m unittest -v test_sandbox WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
 set_tests_properties(e2e_sandbox PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;TRY_INSIDE=$<TARGET_FILE:try_inside>")
+set_property(TEST e2e_proxy_sandbox APPEND PROPERTY ENVIRONMENT "TRY_INSIDE=$<TARGET_FILE:try_inside>")
 # Many nodes that send what one agent sent: for the tests of a fleet.
 add_executable(fleet_load tests/fleet/fleet_load_main.cc)
 target_link_libraries(fleet_load PRIVATE gpulens_flags gpulens_delivery gpulens_wire_remote_write gpulens_wire_otlp)

@@ -134,6 +134,8 @@ ProxySandbox ProxySandbox::Enter(SandboxMode mode, const ProxyFiles& files) {
       }
     }
     for (const char* path : kMachineFiles) out.rights_.read.emplace_back(path);
+    std::erase(out.rights_.read, "");
+    std::erase(out.rights_.write, "");
     AllowHarmlessDevices(out.rights_);
   }
   SandboxPlan plan{.mode = mode, .filter = CallFilter::kAgent, .files = out.rights_, .capabilities = {}};

@@ -87,6 +87,7 @@ TEST(ProxySandbox, ReadsWhatIsNamedAlsoWhenItWasReplacedAndNothingElse) {
 
 TEST(ProxySandbox, FollowsLinksAsKubernetesMakesThem) {
   TempFolder mount;
+  for (const char* folder : {"/one/", "/two/"}) ASSERT_TRUE(MakeFoldersAbove(mount.path() + folder).ok());
   mount.Write("one/proxy.yaml", "1");
   ASSERT_EQ(::symlink("one", (mount.path() + "/data").c_str()), 0);
   const std::string file = mount.path() + "/proxy.yaml";
@@ -118,6 +119,7 @@ TEST(ProxySandbox, HasTheNetworkAndNoProgram) {
 TEST(ProxySandbox, NamesWhatANewConfigurationNeedsBesides) {
   TempFolder config, other;
   const std::string file = config.path() + "/proxy.yaml";
+  ::setenv("CREDENTIALS_DIRECTORY", "/run/credentials/of/no.service", 1);
   const int code =
       Inside({.read = {file}, .folders = {config.path() + "/state"}}, [&](const ProxySandbox& sandbox) {
         const std::vector<std::string> none = sandbox.Outside(

@@ -32,9 +32,9 @@ def confines():
     return "sanitize" not in text
 
 
-def table():
-    """The rows of the table: attempts as in try_inside, and by column whether each is allowed."""
-    section = (ROOT / "SECURITY.md").read_text().split(HEADING, 1)[1].split("\n## ", 1)[0]
+def table(heading=HEADING):
+    """The rows of a table of SECURITY.md: attempts as in try_inside, and by column whether each is allowed."""
+    section = (ROOT / "SECURITY.md").read_text().split(heading + "\n", 1)[1].split("\n## ", 1)[0]
     lines = [[cell.strip() for cell in line.strip("| \n").split("|")] for line in section.splitlines() if line.startswith("|")]
     head, rows = lines[0], lines[2:]
     out = []
@@ -187,14 +187,17 @@ class Inside(unittest.TestCase):
             self.assertEqual(value(world.agent.page(), "gpulens_collector_up", collector="nvidia"), 1)
 
     def test_each_attempt_succeeds_where_nothing_confines(self):
+        self.check_attempts_in_a_free_process(table())
+
+    def check_attempts_in_a_free_process(self, rows):
         listed = subprocess.run([str(TRY_INSIDE), "list"], capture_output=True, text=True, check=True).stdout
         otherwise = dict(line.split("\t") for line in listed.splitlines())
         with tempfile.TemporaryDirectory() as folder, subprocess.Popen(["sleep", "60"]) as free:
             pathlib.Path(folder, "file").touch()
             try:
-                for attempts, _ in table():
+                for attempts, _ in rows:
                     for word in attempts:
-                        path = word.replace("STATE", folder).replace("OUTSIDE", folder).replace("DEVICE", DEVICE).replace("OTHER", str(os.getpid()))
+                        path = word.replace("CONFIG", folder).replace("STATE", folder).replace("OUTSIDE", folder).replace("DEVICE", DEVICE).replace("OTHER", str(os.getpid()))
                         name = word.split(":")[0] + ":" if ":" in word else word
                         what = try_inside(free.pid, [path])[path]
                         self.assertIn(what, otherwise[name].split(" or "), word)
