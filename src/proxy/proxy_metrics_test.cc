@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/clock.h"
-#include "base/text.h"
+#include "base/parse.h"
 
 namespace gpulens::proxy {
 namespace {

@@ -6,12 +6,14 @@
 
 Node `node-a` (cluster byoc_1) runs the built-in scenario, with a constant load so that no minute of its day differs from another one.
 Node `node-b` (cluster byoc_2) has what that scenario does not show: GPUs with fans and pages of vLLM 0.x, NIM, Triton, TGI and a
-training job with the SDK. Prometheus calls them by their name in the label `instance`.
+training job with the SDK. `proxy` is a `gpulens proxy` with requests to three providers, of which one belongs to cluster byoc_2, as SGLang does.
+Prometheus calls them by their name in the label `instance`.
 
 As a program it starts the same and stays until it is interrupted: `python3 demo_prometheus.py --names "[native, zernel]"`.
 """
 import argparse
 import contextlib
+import http.client
 import json
 import math
 import os
@@ -32,11 +34,14 @@ import urllib.request
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 from agent import BINARY, Agent, free_port, peer, samples, wait_until  # noqa: E402
 from http_stub import HttpStub  # noqa: E402
+from llm_upstream import LlmProxy, LlmUpstream, Traffic  # noqa: E402
 
 SCRAPE = 5  # seconds
 LOAD = 0.8  # of every engine of the scenario
 CLUSTERS = {"node-a": "byoc_1", "node-b": "byoc_2"}  # the scenario's engines say the same, but search-c, which is in the second one
 NODES = tuple(CLUSTERS)
+PROXY = "proxy"
+METRICS_TOKEN = "demo-scrape"
 PROGRAM = pathlib.Path(os.environ.get("SDK_PROGRAM", BINARY.resolve().parent / "sdk_program"))
 SECOND_SCENARIO = """
 day: 24m
@@ -142,6 +147,38 @@ class Training:
         self.process.stdout.close()
 
 
+class ProxyDemo:
+    """`gpulens proxy` with METRICS_TOKEN, and a few requests a second: plain ones and streams, to two providers that are paid and to one's own
+    cluster; some fail, some clients have no right key, one has spent its budget."""
+
+    EVERY = 0.25  # seconds between two rounds
+
+    def __init__(self, stack):
+        self.upstream = stack.enter_context(LlmUpstream(input_tokens=1000, output_tokens=50, words=5, gap=0.02))
+        members = f"url: '{self.upstream.url}', prices: list, api_key: upstream-key"
+        self.proxy = LlmProxy(
+            f"providers:\n  - {{name: openai, {members}, region: us-1}}\n  - {{name: anthropic, api: anthropic, {members}, region: eu-1}}\n"
+            f"  - {{name: own, {members}, region: lab, profile: byoc, cluster: {CLUSTERS['node-b']}, target_ttft: 500ms}}\n"
+            "routes:\n  - {models: [own-*], providers: [own]}\n  - {models: ['*'], providers: [openai, anthropic]}\n"
+            "budgets:\n  - {name: team, tenants: [acme], usd: '500', window: month, mode: hard}\n"
+            "  - {name: small, listed_only: true, usd: '0.0001', window: month, mode: hard}\n", environment={"METRICS_TOKEN": METRICS_TOKEN})
+        self.poor = self.proxy.new_key("poor", "--budgets", "small")
+        stack.enter_context(self.proxy)
+        self.traffic = Traffic(self._round, self.EVERY)
+        stack.callback(self.traffic.close)
+
+    def _round(self, number):
+        """One of twenty requests fails at the provider, few are refused."""
+        send = self.proxy.send
+        send("chat", stream=number % 2 == 0)
+        send("chat", "/v1/messages", stream=True)
+        send("own-chat", stream=True)
+        if number % 20 == 19:
+            send("status-503")
+            send("chat", key="gpl_ada_wrong")
+            send("chat", key=self.poor)
+
+
 class DemoPrometheus:
     """See above. `level` is the option `metrics`; `config` is added to the configuration of both agents, `prometheus` to that of Prometheus (as `rule_files: …`)."""
 
@@ -187,6 +224,8 @@ class DemoPrometheus:
         if self.level == "all":  # below it no page shows that a reload was applied
             self._pages_with_their_own_names()
         wait_until(lambda: {s.value for s in samples(self.agents["node-b"].page(), "gpulens_scrape_up")} == {1.0}, 60, "pages of engines")
+        self.proxy_demo = ProxyDemo(stack)
+        self.proxy = self.proxy_demo.proxy
         self._start_prometheus(stack, program)
         self.started = time.monotonic()
 
@@ -216,7 +255,9 @@ class DemoPrometheus:
         jobs = "".join(f"      - {{targets: ['127.0.0.1:{agent.port}'], labels: {{instance: {node}}}}}\n" for node, agent in self.agents.items())
         config = self.folder / "prometheus.yml"
         config.write_text(f"global: {{scrape_interval: {self.scrape}s, scrape_timeout: {self.scrape}s, evaluation_interval: {self.scrape}s}}\n"
-                          f"{self.prometheus_extra}\nscrape_configs:\n  - job_name: gpulens\n    static_configs:\n{jobs}")
+                          f"{self.prometheus_extra}\nscrape_configs:\n  - job_name: gpulens\n    static_configs:\n{jobs}"
+                          f"  - job_name: gpulens-proxy\n    authorization: {{credentials: {METRICS_TOKEN}}}\n"
+                          f"    static_configs: [{{targets: ['127.0.0.1:{self.proxy.port}'], labels: {{instance: {PROXY}}}}}]\n")
         self.port = free_port()
         log = stack.enter_context(open(self.folder / "prometheus.log", "wb"))
         self.process = subprocess.Popen([program, f"--config.file={config}", f"--storage.tsdb.path={self.folder}/data",
@@ -225,7 +266,7 @@ class DemoPrometheus:
 
         def is_up():
             with contextlib.suppress(OSError, ValueError):  # 503 in plain text while it starts
-                return len(self.instant("up == 1")) == len(NODES)
+                return len(self.instant("up == 1")) == len(NODES) + 1
             assert self.process.poll() is None, (self.folder / "prometheus.log").read_text()
             return False
         wait_until(is_up, 60, "a first scrape")
@@ -237,6 +278,21 @@ class DemoPrometheus:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+    def kill_proxy(self):
+        """Kills the proxy while requests are under way, and starts it again."""
+        self.proxy_demo.traffic.close()
+        sent = len(self.proxy_demo.upstream.requests)
+
+        def send():
+            with contextlib.suppress(OSError, http.client.HTTPException):  # its connection ends
+                self.proxy.send("slow-60000")
+        waiting = threading.Thread(target=send)
+        waiting.start()
+        wait_until(lambda: len(self.proxy_demo.upstream.requests) > sent, 30, "a request at the provider")
+        self.proxy.kill()
+        waiting.join()
+        self.proxy.__enter__()
 
     def wait(self, seconds):
         """Returns once Prometheus has scraped for so long."""

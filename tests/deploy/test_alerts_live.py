@@ -1,4 +1,4 @@
-"""The rules of deploy/rules/ in Debian's Prometheus over two demo nodes, with Debian's Alertmanager and a webhook behind it.
+"""The rules of deploy/rules/ in Debian's Prometheus over two demo nodes and a proxy, with Debian's Alertmanager and a webhook behind it.
 
 A healthy demo fires nothing but what it is made to show; a GPU that falls off the bus fires one alert, which arrives with its texts and
 is resolved after the fault; every selector of every rule finds series, or is listed with the reason why the demo has none.
@@ -12,7 +12,7 @@ import subprocess
 import time
 import unittest
 
-from demo_prometheus import BINARY, DemoPrometheus, HttpStub, free_port, peer, wait_until
+from demo_prometheus import BINARY, PROXY, DemoPrometheus, HttpStub, free_port, peer, wait_until
 from test_rules import RULES, rules
 
 # What the demo has no series for, and why.
@@ -25,11 +25,12 @@ NOT_IN_DEMO = {
     "nvswitch_sxid_errors_total": "exists from the first SXid",
     "inference_spend_usd_total": "LiteLLM's page alone",
     "gpulens_series_refused_total": "the demo refuses nothing",
+    "gpulens_proxy_budget_engine_up": "the demo's proxy is alone",
 }
 # What the demo's scenario shows once in its day of 24 minutes.
 OF_THE_DAY = {4: "GpuThrottling", 5: "GpuXid"}
-# What it shows on purpose: a notebook that holds a GPU and hardly uses it, engines whose latencies are above the objective.
-SHOWN = {*OF_THE_DAY.values(), "GpuIdleButAllocated", "InferenceTtftBudgetFast", "InferenceTtftBudgetSlow", "InferenceItlBudgetFast", "InferenceItlBudgetSlow"}
+# What it shows on purpose: a notebook that holds a GPU and hardly uses it, engines whose latencies are above the objective, a budget that is too small.
+SHOWN = {*OF_THE_DAY.values(), "ProxyBudgetRefuses", "GpuIdleButAllocated", "InferenceTtftBudgetFast", "InferenceTtftBudgetSlow", "InferenceItlBudgetFast", "InferenceItlBudgetSlow"}
 NODE = "node-a"
 OURS = {rule["alert"] for file, rule in rules("alert") if file.stem == "gpu"}
 # Faults that are injected at the same time, one for each GPU, and the alerts that fire for that GPU; docs/truth-kit.md has the faults.
@@ -49,7 +50,7 @@ def selectors(expression):
     text = re.sub(r"\b(by|on|without|ignoring|group_left|group_right)\s*\([^)]*\)|\"\$1\"|\[[0-9a-z:]+\]|\boffset \w+", " ", expression)
     found = set()
     for name, matchers in re.findall(r"(?<![\w:\"])([a-zA-Z_:][\w:]*)\s*(\{[^}]*\})?(?!\s*\(|[\w:\"])", text):
-        if ":" in name or re.match(r"(gpu|gpulens|inference|vllm|cost|nvswitch|up)(_|$)", name):
+        if ":" in name or re.match(r"(gpu|gpulens|inference|vllm|cost|nvswitch|up|zumik|process)(_|$)", name):
             found.add(name + matchers)
     return found
 
@@ -197,6 +198,14 @@ class Live(unittest.TestCase):
             wait_until(lambda: all(fired()[gpu] >= alerts for gpu, alerts in expected.items()), 60)
         self.assertEqual(fired(), expected)
         self.demo.sim(NODE, "heal")
+
+    def test_7_a_budget_that_refuses_and_a_killed_proxy_arrive(self):
+        wait_until(lambda: self.received_alerts("ProxyBudgetRefuses", "firing"), 60, "the alert at the webhook")
+        alert = self.received_alerts("ProxyBudgetRefuses", "firing")[0]
+        self.assertEqual((alert["labels"]["instance"], alert["annotations"]["summary"]), (PROXY, "The budget small refuses requests"))
+        self.demo.kill_proxy()
+        wait_until(lambda: self.received_alerts("ProxyRequestsUnsettled", "firing"), 60, "requests that the end has cut")
+        self.assertRegex(self.received_alerts("ProxyRequestsUnsettled", "firing")[0]["annotations"]["summary"], rf"^An end of the proxy {PROXY} has cut \d+ requests$")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every query of every panel and variable of deploy/dashboards, against Debian's Prometheus over two demo nodes.
+"""Every query of every panel and variable of deploy/dashboards, against Debian's Prometheus over two demo nodes and a proxy.
 
 The ranges are next to the queries in tools/dashboards. What nothing answers yet is listed there with its reason, and must return
 nothing. Queries of other projects' dashboards are in foreign_queries.tsv.
@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tools" / "dashboards"), str(pathlib.Path(__file__).resolve().parent)]
 import build  # noqa: E402
 import lint  # noqa: E402
-from demo_prometheus import NODES, DemoPrometheus, finite, free_port, peer, wait_until  # noqa: E402
+from demo_prometheus import NODES, PROXY, DemoPrometheus, finite, free_port, peer, wait_until  # noqa: E402
 
 HISTORY = 125  # seconds that Prometheus has scraped when the queries are executed
 FOLDER = ROOT / "deploy" / "dashboards"
@@ -139,9 +139,16 @@ class Queries(unittest.TestCase):
             board = next(b for b in build.BOARDS if b.file == file)
             return Choices(self.demo_of(board), json.loads((FOLDER / file).read_text())).offered
         self.assertEqual(offered("zumik-byoc.json")["cluster"], {"byoc_1", "byoc_2"})
+        self.assertEqual(offered("gpulens-proxy.json"), {"proxy": {PROXY}})
         self.assertEqual(offered("gpulens-node.json"), {"cluster": {"byoc_1", "byoc_2"}, "node": set(NODES)})
         self.assertEqual(offered("gpulens-gpu.json")["gpu"], {str(i) for i in range(8)})
         self.assertEqual(offered("04-eks-gpu-single-gpu.json")["node"], set(NODES))
+
+    def test_a_cluster_s_first_tokens_are_compared_with_its_target(self):
+        """The agent has the times, the proxy the target; both have the cluster."""
+        demo, panel = self.demos["native"], next(p for p in lint.panels_of(json.loads((FOLDER / "zumik-byoc.json").read_text())) if p["title"] == "TTFT against SLA")
+        clusters = [{labels["cluster"] for labels, _ in demo.instant(demo.substitute(target["expr"], {"cluster": ".*"}))} for target in panel["targets"]]
+        self.assertEqual(clusters, [{"byoc_2"}, {"byoc_2"}])
 
     def test_a_node_that_is_chosen_shows_itself_alone(self):
         dashboard = json.loads((FOLDER / "gpulens-node.json").read_text())
@@ -184,10 +191,10 @@ class Queries(unittest.TestCase):
             bad = copy.deepcopy(good)
             change(next(t for _, t in lint.queries_of(bad) if "GPU_UTIL" in t["expr"]))
             self.assertIn(finding, " ".join(self.check(board, bad)))
-        bad = copy.deepcopy(good)
-        next(t for _, t in lint.queries_of(bad) if "target_ttft" in t["expr"]).update(expr="vector(1)")
+        board, (panel, reference) = next((b, key) for b in build.BOARDS for key, query in build.queries(b).items() if query.absent)
+        bad = json.loads((FOLDER / board.file).read_text())
+        next(t for p, t in lint.queries_of(bad) if (p["id"], t["refId"]) == (panel, reference)).update(expr="vector(1)")
         self.assertIn("listed as absent", " ".join(self.check(board, bad)))
-
 
     def test_what_a_lost_gpu_and_a_stopped_engine_look_like(self):
         """Trouble is counted, old values are marked as old, and what is not known is not there: never 0. The last test: it breaks things."""
@@ -236,6 +243,8 @@ class Files(unittest.TestCase):
         self.assertLessEqual({"gpulens-node", "gpulens-gpu", "gpulens-engine"}, led["gpulens-fleet"])
         self.assertLessEqual({"gpulens-gpu", "gpulens-job"}, led["gpulens-node"])
         self.assertLessEqual({"gpulens-job", "gpulens-engine"}, led["gpulens-gpu"])
+        self.assertEqual(led["zumik-api"], {"gpulens-proxy"})
+        self.assertLessEqual({"zumik-byoc", "gpulens-fleet"}, led["gpulens-proxy"])
 
     def test_alerts_that_descriptions_name_exist(self):
         rules = " ".join(path.read_text() for path in (ROOT / "deploy" / "rules").glob("*.yaml"))

@@ -44,11 +44,13 @@ def metrics_of(expression):
 
 
 def known_metrics():
-    """Every name that an agent can export, for each name set, with the suffixes of histograms."""
+    """Every name that an agent, for each name set, or a proxy can export, with the suffixes of histograms."""
     names = set()
     for arguments in ([], ["--names", "l9gpu"]):
         text = subprocess.run([BINARY, "metrics", *arguments, "--format", "md"], capture_output=True, text=True, check=True).stdout
         names |= set(re.findall(r"`([a-zA-Z_:][\w:]*)`", text))
+    # The proxy's page; a test of it keeps this table current.
+    names |= set(re.findall(r"(?m)^\| `(\w+)` \| (?:counter|gauge|histogram) \|", (ROOT / "docs/proxy.md").read_text(encoding="utf-8")))
     return names | {name + end for name in names for end in ("_bucket", "_count", "_sum")}
 
 
@@ -121,7 +123,7 @@ class Rules(unittest.TestCase):
                 self.assertIn(page.name, linked, "no alert links to it")
                 self.assertEqual(re.findall(r"^## (.*)$", text, re.M)[:4], ["What it means", "Confirm", "What to do", "False alarms"])
                 self.assertIn("    gpulens ", text, "no command of gpulens confirms it")
-                named = set(re.findall(r"`((?:Gpu|GPU|Inference|VLLM|Fleet|Cost|Provider|Nvswitch)[A-Z]\w+|Gpulens\w+)`", text))
+                named = set(re.findall(r"`((?:Gpu|GPU|Inference|VLLM|Fleet|Cost|Provider|Proxy|Nvswitch)[A-Z]\w+|Gpulens\w+)`", text))
                 self.assertLessEqual(named, alerts, "it names alerts that are not there")
 
     def test_commands_that_texts_name_are_there(self):

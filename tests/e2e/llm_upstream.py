@@ -7,6 +7,7 @@
 The name of a model says what the provider answers: `status-503` an error, `slow-200` after 200 ms, any other name at once. What each used is
 `usage`, in the form of its API; streams have `words` events, `gap` seconds apart.
 """
+import contextlib
 import http.client
 import http.server
 import json
@@ -20,7 +21,7 @@ import threading
 from agent import BINARY, free_port, wait_until
 
 # USD per million: 2 for input, 8 for output; every model of these names, whatever the provider is called.
-MODELS = ("chat", "own-chat", "slow-200", "slow-1000", "status-503", "status-429", "status-500", "gone")
+MODELS = ("chat", "own-chat", "slow-200", "slow-1000", "slow-60000", "status-503", "status-429", "status-500", "gone")
 PRICES = "provider\tmodel\tinput\toutput\tmax_input\tmax_output\n" + "".join(f"list\t{model}\t2000000\t8000000\t100000\t4096\n" for model in MODELS)
 
 
@@ -57,18 +58,21 @@ class LlmUpstream:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
+                self.answer([text])
 
             def stream(self, pieces):
                 self.send_response(200)
                 self.send_header("Content-Type", "text/event-stream")
                 self.send_header("Transfer-Encoding", "chunked")
-                self.end_headers()
-                for piece in pieces:
-                    self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece.encode()))
-                    outer.ended.wait(outer.gap)
-                self.wfile.write(b"0\r\n\r\n")
+                self.answer([*(b"%x\r\n%s\r\n" % (len(piece), piece.encode()) for piece in pieces), b"0\r\n\r\n"])
+
+            def answer(self, pieces):
+                with contextlib.suppress(OSError):  # the proxy may have gone
+                    self.end_headers()
+                    for i, piece in enumerate(pieces):
+                        if i > 0:
+                            outer.ended.wait(outer.gap)
+                        self.wfile.write(piece)
 
             def log_message(self, *_):
                 pass
@@ -153,6 +157,11 @@ class LlmProxy:
         code = self.process.wait(40)
         assert code == 0, f"exit code {code}: {self.log.read_text()}"
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def kill(self):
+        """SIGKILL; `__enter__` starts it again with what it left."""
+        self.process.kill()
+        self.process.wait()
 
     def answers(self):
         assert self.process.poll() is None, self.log.read_text()

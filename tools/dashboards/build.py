@@ -40,7 +40,7 @@ def tables():
         lines += [f"## {heading}", "", "| dashboard | file, uid | `names` | questions that it answers | panels |", "|---|---|---|---|---|"]
         for board in family:
             panels = "; ".join(f"{row.title}: " + ", ".join(panel.title for panel in row.panels) for row in board.rows)
-            lines.append(f"| {board.title} | `{board.file}`, `{board.uid}` | `[{board.names}]` | {' '.join(board.answers)} | {panels} |")
+            lines.append(f"| {board.title} | `{board.file}`, `{board.uid}` | {f'`[{board.names}]`' if board.names else '–'} | {' '.join(board.answers)} | {panels} |")
         lines.append("")
     lines += ["## Panels that need `metrics: all`", "", "| dashboard | panel | metrics |", "|---|---|---|"]
     each = [(board, panel) for board in BOARDS for row in board.rows for panel in row.panels]

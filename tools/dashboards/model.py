@@ -93,7 +93,7 @@ class Board:
     uid: str
     title: str
     about: str
-    names: str  # the option `names` of the sink that it needs
+    names: str  # the option `names` of the sink that it needs; "": it shows no agent
     variables: tuple[Variable, ...]
     rows: tuple[Row, ...]
     answers: tuple[str, ...] = ()  # questions, for docs/dashboards.md

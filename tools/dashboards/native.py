@@ -4,6 +4,7 @@
 series without the label, too. `instance` is what Prometheus calls the node. A gateway counts the requests of the engines behind it, so
 sums over engines take the layer `engine` alone.
 """
+import proxy
 from model import INF, Board, Column, Query, Row, Threshold, Variable, bars, heat, lines, stat, table
 
 CLUSTER = Variable("cluster", "Cluster", "label_values(gpulens_build_info, cluster)")
@@ -477,4 +478,4 @@ AGENT = Board(
         )),
     ))
 
-BOARDS = (FLEET, NODE_BOARD, GPU_BOARD, ENGINE, JOB, ENERGY, TRAINING, AGENT)
+BOARDS = (FLEET, NODE_BOARD, GPU_BOARD, ENGINE, JOB, ENERGY, TRAINING, AGENT, proxy.BOARD)

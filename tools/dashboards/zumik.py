@@ -1,7 +1,6 @@
-"""The two dashboards of zumik's seed, over its names."""
+"""The two dashboards of zumik's seed, over its names: the API's are those of `gpulens proxy`, the runtime's those of the agent."""
 from model import Board, Query, Row, Threshold, Variable, lines, stat
 
-PROXY = "the proxy exports it, which gpulens does not have yet"
 WINDOW = "the seed has it so"
 NAMES = "native, dcgm, zumik"
 
@@ -10,16 +9,17 @@ API = Board(
     answers=("How many requests are there, how slow are they, and how many fail?", "What is spent an hour?"),
     rows=(
         Row("API", (
-            lines("Request rate", "HTTP requests per second, by status.", Query("sum by (status) (rate(http_requests_total[$__rate_interval]))", "{{status}}", absent=PROXY), unit="reqps"),
+            lines("Request rate", "HTTP requests per second, by status.", Query("sum by (status) (rate(http_requests_total[$__rate_interval]))", "{{status}}", 0, 100), unit="reqps"),
             lines("Latency", "Of the buckets of all instances.",
-                  *(Query(f"histogram_quantile({q}, sum(rate(http_request_duration_ms_bucket[5m])) by (le))", f"p{q * 100:g}", absent=PROXY, window=WINDOW) for q in (0.5, 0.95, 0.99)),
+                  *(Query(f"histogram_quantile({q}, sum(rate(http_request_duration_ms_bucket[5m])) by (le))", f"p{q * 100:g}", 0.1, 60000, window=WINDOW) for q in (0.5, 0.95, 0.99)),
                   unit="ms"),
             lines("5xx error rate", "Share of the requests that a 5xx status answered. No requests are no share.",
-                  Query('sum(rate(http_requests_total{status=~"5.."}[$__rate_interval])) / sum(rate(http_requests_total[$__rate_interval]))', "5xx", absent=PROXY),
+                  Query('sum(rate(http_requests_total{status=~"5.."}[$__rate_interval])) / sum(rate(http_requests_total[$__rate_interval]))', "5xx", 0, 0.5),
                   unit="percentunit", top=1, thresholds=(Threshold(0.05, "red", "one request of twenty fails"),)),
             lines("Inference requests by provider", "Requests per second that were passed on.",
-                  Query("sum by (provider) (rate(zumik_inference_requests_total[$__rate_interval]))", "{{provider}}", absent=PROXY), unit="reqps", stack=True),
-            stat("Spend", "Dollars an hour, from the last hour.", Query("sum(rate(zumik_inference_charged_micros_total[1h])) * 3600 / 1000000", absent=PROXY, window=WINDOW), "currencyUSD", width=24),
+                  Query("sum by (provider) (rate(zumik_inference_requests_total[$__rate_interval]))", "{{provider}}", 0, 50), unit="reqps", stack=True),
+            stat("Spend", "Dollars an hour, from the last hour.", Query("sum(rate(zumik_inference_charged_micros_total[1h])) * 3600 / 1000000", low=0.1, high=20, window=WINDOW), "currencyUSD", width=24,
+                 links=(("LLM proxy", "/d/gpulens-proxy?${datasource:queryparam}"),)),
         )),
     ), tags=("zumik",))
 
@@ -34,7 +34,7 @@ BYOC = Board(
             lines("GPU utilization (DCGM)", "Mean over the GPUs of each cluster.", Query(f"avg by (cluster) (DCGM_FI_DEV_GPU_UTIL{{{C}}})", "{{cluster}}", 0, 100), unit="percent", top=100),
             lines("TTFT against SLA", "p95 of the time to first token, and the promised time.",
                   Query(f"histogram_quantile(0.95, sum by (le, cluster) (rate(sglang_time_to_first_token_seconds_bucket{{{C}}}[$__rate_interval]))) * 1000", "p95 {{cluster}}", 1, 60000),
-                  Query(f"max by (cluster) (zumik_byoc_target_ttft_ms{{{C}}})", "target {{cluster}}", absent=PROXY), unit="ms"),
+                  Query(f"max by (cluster) (zumik_byoc_target_ttft_ms{{{C}}})", "target {{cluster}}", 500, 500), unit="ms"),
             lines("LMCache hit ratio", "Tokens found of tokens looked up.",
                   Query(f"sum by (cluster) (rate(lmcache_num_lookup_hits_total{{{C}}}[$__rate_interval])) / sum by (cluster) (rate(lmcache_num_lookup_tokens_total{{{C}}}[$__rate_interval]))",
                         "{{cluster}}", 0.1, 1), unit="percentunit", top=1),
