@@ -15,7 +15,7 @@ SECRET = "provider-secret-1"  # the key that the provider wants
 
 
 class ProxyCase(unittest.TestCase):
-    """Starts provider and proxy for all tests of a class. Keys: `key` of ada; `poor`, whose hard budget is used up soon, and `broke`, whose is from the begin."""
+    """Starts provider and proxy for the tests of a class. Keys: `key` of ada; `poor`, whose hard budget is used up soon, and `broke`, whose is from the begin."""
     MORE = ""  # of the configuration
 
     @classmethod

@@ -13,6 +13,7 @@ const {default: Anthropic} = await load('@anthropic-ai/sdk');
 const openai = (apiKey = KEY) => new OpenAI({apiKey, baseURL: url + '/v1'});
 const anthropic = (apiKey = KEY) => new Anthropic({apiKey, baseURL: url});
 const results = {};
+Object.assign(process.env, {OPENAI_BASE_URL: url + '/v1', OPENAI_API_KEY: KEY, ANTHROPIC_BASE_URL: url, ANTHROPIC_API_KEY: KEY});
 const note = async (text, call) => { results[text] = await call(text); };
 const errorOf = async promise => {
   try {
@@ -54,6 +55,7 @@ await note('npm streamed tools', async text => {
   const message = await openai().chat.completions.stream(chat(text, {tools: functions})).finalMessage();
   return called(message.tool_calls);
 });
+await note('npm variables', async text => (await new OpenAI().chat.completions.create(chat(text))).choices[0].message.content);
 await note('npm response', async text => (await openai().responses.create({model: 'gpt-test', input: text})).output_text);
 await note('npm streamed response', async text => {
   const response = await openai().responses.stream({model: 'gpt-test', input: text}).finalResponse();
@@ -86,6 +88,7 @@ results['npm model'] = (await openai().models.retrieve('gpt-test')).id;
 const message = (text, more = {}) => ({model: 'claude-test', max_tokens: 50, messages: [{role: 'user', content: text}], ...more});
 const tools = [{name: 'f', input_schema: {type: 'object', properties: {}}}];
 await note('npm message', async text => (await anthropic().messages.create(message(text))).content[0].text);
+await note('npm variables of a message', async text => (await new Anthropic().messages.create(message(text))).content[0].text);
 await note('npm streamed message', async text => {
   const final = await anthropic().messages.stream(message(text)).finalMessage();
   return {text: final.content[0].text, output: final.usage.output_tokens};

@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 from agent import BINARY, ROOT, samples, value, wait_until
-from llm_provider import Provider
+from llm_provider import ARGUMENTS, Provider
 from proxy_case import SECRET, ProxyCase
 
 try:
@@ -53,7 +53,8 @@ class Proxy(ProxyCase):
         tools = self.openai.chat.completions.create(model="fast", messages=messages, tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}])
         self.assertEqual(tools.choices[0].message.tool_calls[0].function.name, "f")
         self.assertEqual(Provider.answers[-1].body["model"], "gpt-test")
-        self.check_sum(before, 4)
+        self.assertEqual(self.openai.embeddings.create(model="embed-test", input="x").data[0].embedding, [0.5, 0.25])
+        self.check_sum(before, 5)
 
     def test_anthropic_s_client_plain_and_streamed(self):
         arguments = {"model": "claude-test", "max_tokens": 50, "messages": [{"role": "user", "content": "say hello"}]}
@@ -63,7 +64,11 @@ class Proxy(ProxyCase):
         with self.anthropic.messages.stream(**arguments) as stream:
             self.assertEqual("".join(stream.text_stream), "hello")
             self.assertEqual(stream.get_final_message().usage.output_tokens, Provider.answers[-1].units["output"])
-        self.check_sum(before, 2)
+        tools = {**arguments, "tools": [{"name": "f", "input_schema": {"type": "object", "properties": {}}}]}
+        self.assertEqual(self.anthropic.messages.create(**tools).content[0].input, ARGUMENTS)
+        with self.anthropic.messages.stream(**tools) as stream:
+            self.assertEqual(stream.get_final_message().content[0].input, ARGUMENTS)
+        self.check_sum(before, 4)
 
     def test_errors_are_those_that_clients_know(self):
         messages = [{"role": "user", "content": "x"}]
@@ -89,14 +94,23 @@ class Proxy(ProxyCase):
         self.assertGreaterEqual(refused, 3)
         self.assertLessEqual(value(self.page(), "gpulens_proxy_budget_spent_micros", budget="small"), 2000 + 1050)
         self.assertEqual(value(self.page(), "gpulens_proxy_budget_held_micros", budget="small"), 0)
+        with self.assertRaises(anthropic.RateLimitError) as refused:
+            anthropic.Anthropic(api_key=self.broke, base_url=self.url).messages.create(model="claude-test", max_tokens=60, messages=[{"role": "user", "content": "x"}])
+        self.assertEqual(refused.exception.body["error"]["type"], "billing_error")
         with self.assertRaises(openai.NotFoundError):
             poor.images.generate(prompt="x", model="gpt-image-1")
 
     def test_a_client_that_leaves_ends_the_request_at_the_provider(self):
-        stream = self.openai.chat.completions.create(model="endless", messages=[{"role": "user", "content": "x"}], stream=True)
+        messages = [{"role": "user", "content": "x"}]
+        stream = self.openai.chat.completions.create(model="endless", messages=messages, stream=True)
         self.assertEqual(next(iter(stream)).choices[0].delta.content, "hel")
         stream.close()
         self.assertTrue(Provider.answers[-1].stopped.wait(30))
+        self.assertGreater(self.row(Provider.answers[-1], "cancelled", "partial")["charged_pico"], 0)
+        with self.anthropic.messages.stream(model="endless", max_tokens=50, messages=messages) as stream:
+            self.assertEqual(next(iter(stream.text_stream)), "hel")
+        self.assertTrue(Provider.answers[-1].stopped.wait(30))
+        self.check_charge(Provider.answers[-1], outcome="cancelled", counted_by="partial")
 
     def test_the_page_is_zumik_s(self):
         self.openai.chat.completions.create(model="own-model", messages=[{"role": "user", "content": "x"}])

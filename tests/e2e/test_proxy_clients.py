@@ -1,13 +1,15 @@
-"""Clients of LLM APIs, as their makers publish them, through `gpulens proxy`: google-genai, ollama and litellm of Python, openai and @anthropic-ai/sdk of npm.
+"""Clients of LLM APIs, as they are, through `gpulens proxy`: google-genai, ollama and litellm of Python, openai and @anthropic-ai/sdk of npm.
 
 Each call has a text of its own, by which what the provider got of it is found, and the row that it was charged by. test_proxy.py has openai and anthropic of Python.
 """
 import asyncio
 import json
+import os
 import pathlib
 import shutil
 import subprocess
 import unittest
+import unittest.mock
 
 from agent import ROOT, value, wait_until
 from llm_provider import ARGUMENTS, Provider
@@ -19,7 +21,7 @@ try:
 except ImportError:
     genai = None
 
-LITELLM = ROOT / "build/litellm/bin/python3"
+LITELLM = ROOT / "build/litellm"
 NPM = ROOT / "build/npm_clients"
 HERE = pathlib.Path(__file__).parent
 
@@ -112,6 +114,11 @@ class GoogleGenai(ClientCase):
                 return answer.text, "".join([piece.text async for piece in stream])
         self.assertEqual(asyncio.run(calls()), ("hello", "hello"))
         self.check_charged("genai async plain", "genai async stream")
+
+    def test_variables(self):
+        with unittest.mock.patch.dict(os.environ, GOOGLE_GEMINI_BASE_URL=self.url, GEMINI_API_KEY=self.key), genai.Client() as client:
+            self.assertEqual(client.models.generate_content(model="gemini-test", contents="genai variables").text, "hello")
+        self.check_charged("genai variables")
 
     def test_embeddings_and_what_is_free(self):
         answer = self.models.embed_content(model="embed-test", contents=["genai embeddings", "a second text"])
@@ -209,6 +216,11 @@ class Ollama(ClientCase):
         self.assertEqual(asyncio.run(calls()), "hello")
         self.check_charged("ollama async")
 
+    def test_variables(self):
+        with unittest.mock.patch.dict(os.environ, OLLAMA_HOST=self.url, OLLAMA_API_KEY=self.key), ollama.Client() as client:
+            self.assertEqual(self.chat("ollama variables", client).message.content, "hello")
+        self.check_charged("ollama variables")
+
     def test_embeddings_and_what_is_free(self):
         answer = self.ollama.embed(model="embed-test", input=["ollama embeddings", "a second text"])
         self.assertEqual((len(answer.embeddings), answer.prompt_eval_count), (2, self.answer("ollama embeddings").units["input"]))
@@ -244,9 +256,10 @@ class ProgramCase(ClientCase):
     """Clients that a program of their own calls; it prints what each call returned."""
 
     @classmethod
-    def run_program(cls, *command, **environment):
-        if not (NPM / "node_modules").exists() or not LITELLM.exists() or not shutil.which(command[0]):
-            raise unittest.SkipTest(f"peer not here: {command[0]} or its packages; ./dev test fetches them, as tools/prepare_peers.sh does alone")
+    def run_program(cls, installed, *command, **environment):
+        """`installed` is there when its packages are."""
+        if not installed.exists() or not shutil.which(command[0]):
+            raise unittest.SkipTest(f"peer not here: {installed.relative_to(ROOT)}; ./dev test fetches it, as tools/prepare_peers.sh does alone")
         super().setUpClass()
         Provider.answers.clear()
         run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200, cwd=HERE, env={
@@ -270,7 +283,7 @@ class LiteLlm(ProgramCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.run_program(str(LITELLM), "proxy_litellm.py")
+        cls.run_program(LITELLM / "installed.txt", str(LITELLM / "bin/python3"), "proxy_litellm.py")
 
     def each(self, what, providers=PROVIDERS):
         return [(text, self.results[text]) for text in (f"litellm {provider} {what}" for provider in providers)]
@@ -322,7 +335,7 @@ class LiteLlm(ProgramCase):
 class Npm(ProgramCase):
     @classmethod
     def setUpClass(cls):
-        cls.run_program(shutil.which("node") or "node", "proxy_clients.mjs", NPM=str(NPM))
+        cls.run_program(NPM / "installed.json", shutil.which("node") or "node", "proxy_clients.mjs", NPM=str(NPM))
 
     def test_plain_and_streamed(self):
         def total(text):
@@ -334,10 +347,11 @@ class Npm(ProgramCase):
         self.assertEqual(self.results["npm response"], "hello")
         self.assertEqual(self.results["npm streamed response"], {"text": "hello", "total": total("npm streamed response")})
         self.assertEqual(self.results["npm embeddings"], [0.5, 0.25])
-        self.assertEqual(self.results["npm message"], "hello")
+        for text in ("npm message", "npm variables", "npm variables of a message"):
+            self.assertEqual(self.results[text], "hello")
         self.assertEqual(self.results["npm streamed message"], {"text": "hello", "output": self.answer("npm streamed message").units["output"]})
         self.check_charged("npm chat", "npm streamed chat", "npm counted chat", "npm response", "npm streamed response", "npm embeddings", "npm message",
-                           "npm streamed message")
+                           "npm streamed message", "npm variables", "npm variables of a message")
 
     def test_tools(self):
         for text in ("npm tools", "npm streamed tools"):
@@ -371,7 +385,7 @@ class Npm(ProgramCase):
         self.assertEqual((self.results["npm model"], self.results["npm claude model"]), ("gpt-test", "claude-test"))
 
     def test_each_answer_is_charged_once(self):
-        self.check_every_row(20)
+        self.check_every_row(22)
 
 
 if __name__ == "__main__":
