@@ -524,6 +524,10 @@ class FakeClickHouse {
     std::lock_guard lock(mutex_);
     selected_ = std::move(answer);
   }
+  void HasTables(bool there) {
+    std::lock_guard lock(mutex_);
+    there_ = there;
+  }
   void FailInserts(int count) {
     std::lock_guard lock(mutex_);
     failing_ = count;
@@ -541,6 +545,7 @@ class FakeClickHouse {
       return {testing::Answer200("")};
     }
     statements_.push_back(body);
+    if (body.starts_with("EXISTS")) return {testing::Answer200(there_ ? "1\n" : "0\n")};
     return {testing::Answer200(body.starts_with("SELECT") ? selected_ : "")};
   }
 
@@ -549,6 +554,7 @@ class FakeClickHouse {
   std::vector<std::string> statements_;
   std::string selected_;
   int failing_ = 0;
+  bool there_ = true;
   ScriptedServer server_;
   const std::string url_;
 };
@@ -583,6 +589,29 @@ TEST(ClickChargesTest, AFailureIsAnErrorThatPasses) {
   ASSERT_FALSE(failed.ok());
   EXPECT_NE(failed.status().code, Code::kInvalidArgument);
   EXPECT_TRUE((*store)->Write(Charges(1, 1)).ok());
+}
+
+TEST(ClickChargesTest, AReaderChangesNothingAndSendsItsFilters) {
+  FakeClickHouse fake;
+  fake.HasTables(false);
+  EXPECT_EQ(OpenCharges(fake.url()).status().code, Code::kUnavailable);
+  fake.HasTables(true);
+  auto store = OpenCharges(fake.url());
+  ASSERT_TRUE(store.ok()) << store.status().detail;
+  fake.Selects("request_id\n");
+  const Status read =
+      ForEachCharge(**store,
+                    {.since_unix_ns = 5,
+                     .until_unix_ns = 9,
+                     .where = {{ChargeDimension::kProvider, "it's"}, {ChargeDimension::kDay, "1970-01-02"}}},
+                    [](const ChargeRecord&) { return Ok(); });
+  EXPECT_TRUE(read.ok()) << read.detail;
+  const std::string sql = fake.statements().back();
+  EXPECT_THAT(sql,
+              HasSubstr(" FINAL WHERE settled_unix_ns>=5 AND settled_unix_ns<9 AND provider='it\\'s' AND "
+                        "intDiv(settled_unix_ns,86400000000000)=1 AND settled_unix_ns>=5 AND ("));
+  for (const std::string& statement : fake.statements())
+    EXPECT_TRUE(statement.starts_with("SELECT") || statement.starts_with("EXISTS")) << statement;
 }
 
 TEST(ClickChargesTest, ReadsSumsWithoutRowsThatWereWrittenTwice) {
