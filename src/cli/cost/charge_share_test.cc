@@ -38,8 +38,9 @@ TEST(ChargeShareTest, PromptsByPromptTokensAndGeneratingByGeneratedOnes) {
 TEST(ChargeShareTest, WithoutARequestAllIsThatOfOthers) {
   EngineHour hour;
   hour.prefill = {{.pico = 1001, .energy_uj = 100}, 100};
+  hour.decode = {{.pico = 5, .energy_uj = 2}, 0};  // without tokens
   const EngineParts parts = DivideHour(hour, {});
-  EXPECT_EQ(parts.others, (EngineAmount{1001, 100}));
+  EXPECT_EQ(parts.others, (EngineAmount{1006, 102}));
   EXPECT_EQ(SumOf(parts), hour.total());
 }
 
