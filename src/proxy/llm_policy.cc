@@ -631,7 +631,8 @@ void LlmExchange::OnUpstreamHead(const RelayHead& head, RelayPass& pass) {
     options.choices = request_.choices;
     reader_.emplace(options);
     pass.write_first = false;
-    pass.same_length = !strip_;
+    // The end of a stream is seen by its last chunk, which waits for the charge.
+    pass.same_length = framing == LlmFraming::kWhole;
   }
   pass.drop = answer_drop_;
   pass.fields = answer_fields_;

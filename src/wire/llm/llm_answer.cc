@@ -149,7 +149,13 @@ void LlmAnswerReader::TakeWhole(std::string_view piece) {
     settle_ = true;
     holding_ = !let_go_;
   }
-  Pass(piece);
+  if (holding_ || let_go_ || piece.empty()) return Pass(piece);
+  // Of what is no JSON the end is not seen, and with a length the last byte is the end: it waits for the next
+  // piece, or for Finish.
+  released_.swap(held_);
+  Pass(released_);
+  Pass(piece.substr(0, piece.size() - 1));
+  held_ = piece.back();
 }
 
 void LlmAnswerReader::TakeFrame(const EventFrame& frame) {

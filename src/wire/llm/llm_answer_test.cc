@@ -446,6 +446,7 @@ TEST(LlmAnswer, WholeAnswers) {
   const ReadAnswer text = ReadAllWays(Streamed(LlmShape::kChat, LlmFraming::kWhole), "Bad Gateway");
   EXPECT_EQ(text.out, "Bad Gateway");
   EXPECT_FALSE(text.answer.usage.has_value());
+  EXPECT_EQ(text.before_settle, "Bad Gatewa") << "with a length its last byte is the end";
 }
 
 // §8.4: what upstreams send that should not be.
