@@ -10,6 +10,7 @@
 #include "cli/common/output.h"
 #include "cli/engines/page_check.h"
 #include "cli/help/help.h"
+#include "cli/migrate/litellm.h"
 #include "cli/migrate/migrate_report.h"
 #include "cli/migrate/rule_files.h"
 #include "migrate/check.h"
@@ -24,12 +25,19 @@ struct MigrateOptions {
   PageSource::Options page;
   std::string format = "table";
   bool json = false, all = false;
+  std::string litellm;  // the configuration of its proxy
 };
 
 constexpr const char* kMigrateFooter = R"(
   gpulens migrate check --from dcgm --dashboards /var/lib/grafana/dashboards --rules /etc/prometheus/rules
   gpulens migrate check --from node --rules rules.yaml --page http://127.0.0.1:9091/metrics
-  gpulens migrate table --from nvitop)";
+  gpulens migrate table --from nvitop
+  gpulens migrate litellm config.yaml > proxy.yaml)";
+
+constexpr const char* kMigrateLiteLlmFooter = R"(
+Prints the file of gpulens proxy for a configuration of LiteLLM's proxy. What does not map is in comments at its
+end, with the lines. Secrets are not printed: they become variables of the environment. docs/migrate/litellm.md.
+Exit: 0 printed · 1 the file cannot be read · 2 wrong use, or not such a file)";
 
 constexpr const char* kMigrateCheckFooter = R"(
 Reads dashboards of Grafana (.json) and rules of Prometheus (.yaml, .yml, .rules; PrometheusRule objects, too) and
@@ -138,6 +146,17 @@ Result<int> PrintMigrateTable(const MigrateOptions& options) {
   return PrintText(text);
 }
 
+Result<int> ConvertLiteLlm(const MigrateOptions& options) {
+  const Result<std::string> text = ReadFile(options.litellm, size_t{1} << 20);
+  if (!text) return Status{text.error().code, options.litellm + ": " + text.error().detail};
+  ASSIGN_OR_RETURN(const LiteLlmDraft draft, ProxyFromLiteLlm(*text, options.litellm));
+  if (PrintText(draft.yaml) != 0) return 1;
+  WriteNote(Plural(draft.providers, "provider", "providers") + " and " +
+            Plural(draft.routes, "route", "routes") + "; " + Plural(draft.left, "line is", "lines are") +
+            " not moved: the comments have the reasons");
+  return 0;
+}
+
 }  // namespace
 
 void AddMigrate(CLI::App& app, int& code) {
@@ -172,6 +191,11 @@ void AddMigrate(CLI::App& app, int& code) {
   table->add_option("--format", options.format, "table, md (docs/migrate) or json")
       ->check(CLI::IsMember({"table", "md", "json"}));
   table->callback([kept, &code] { code = ExitCode("migrate table", PrintMigrateTable(*kept)); });
+  CLI::App* litellm =
+      migrate->add_subcommand("litellm", "Print the proxy's file for a configuration of LiteLLM's proxy.");
+  AddOption(*litellm, "FILE", options.litellm, "LiteLLM's config.yaml", "")->required();
+  litellm->footer(kMigrateLiteLlmFooter);
+  litellm->callback([kept, &code] { code = ExitCode("migrate litellm", ConvertLiteLlm(*kept)); });
 }
 
 }  // namespace gpulens

@@ -32,7 +32,11 @@ add_gpulens_library(cli_exp DIR src/cli/exp DEPS gpulens_store_experiments gpule
   PRIVATE_DEPS CLI11::CLI11)
 add_gpulens_library(cli_cost DIR src/cli/cost DEPS gpulens_agent_run gpulens_cli_proxy gpulens_store_ledger_servers gpulens_store_charges gpulens_pricing
   gpulens_cli_help PRIVATE_DEPS CLI11::CLI11)
-add_gpulens_library(cli_migrate DIR src/cli/migrate DEPS gpulens_migrate gpulens_cli_common)
+add_gpulens_library(cli_migrate DIR src/cli/migrate DEPS gpulens_migrate gpulens_cli_common gpulens_config gpulens_pricing gpulens_proxy_admission
+  TEST_DEPS gpulens_cli_proxy)
+if(TARGET litellm_fuzz)
+  target_link_libraries(litellm_fuzz PRIVATE gpulens_cli_proxy)
+endif()
 add_gpulens_library(cli_why DIR src/cli/why DEPS gpulens_why gpulens_cli_node gpulens_cli_help gpulens_wire_json
   PRIVATE_DEPS CLI11::CLI11)
 add_gpulens_library(cli_queue DIR src/cli/queue DEPS gpulens_agent_run gpulens_delivery gpulens_wire_json gpulens_cli_help

@@ -4,6 +4,7 @@ The word after ``` selects what happens with a block:
     yaml              configuration of gpulens: `gpulens config check`
     yaml prometheus   configuration of Prometheus: `promtool check config`
     yaml rules        rules of Prometheus: `promtool check rules`
+    yaml proxy, yaml litellm    files of `gpulens proxy` and of LiteLLM's proxy: test_migrate_litellm.py
     yaml values, yaml kustomization, yaml scrape    values of the chart, an overlay, a scrape job: tests/deploy/test_chart.py
     promql            an expression a line: promtool parses it, and the catalogue has its metrics at the level standard
     sh run            run by bash, all blocks of a page in order in one shell, with the page's files in the folder
@@ -108,7 +109,7 @@ class Case(unittest.TestCase):
 
 class Blocks(Case):
     def test_each_block_is_checked_or_has_a_reason(self):
-        known = {"yaml", "yaml prometheus", "yaml rules", "yaml values", "yaml kustomization", "yaml keda", "yaml scrape", "promql", "sh run", "sh", "python", "text"}
+        known = {"yaml", "yaml prometheus", "yaml rules", "yaml values", "yaml kustomization", "yaml keda", "yaml scrape", "yaml proxy", "yaml litellm", "promql", "sh run", "sh", "python", "text"}
         listed = set()
         for page in GUIDES + REFERENCE:
             for kind, body in blocks(page):
