@@ -149,11 +149,11 @@ class Training:
 
 class ProxyDemo:
     """`gpulens proxy` with METRICS_TOKEN, and a few requests a second: plain ones and streams, to two providers that are paid and to one's own
-    cluster; some fail, some clients have no right key, one has spent its budget."""
+    cluster; some fail, some clients have no right key, one has spent its budget. Metrics and spans go to `receiver`, records into `folder`."""
 
     EVERY = 0.25  # seconds between two rounds
 
-    def __init__(self, stack):
+    def __init__(self, stack, receiver, folder):
         self.upstream = stack.enter_context(LlmUpstream(input_tokens=1000, output_tokens=50, words=5, gap=0.02))
         members = f"url: '{self.upstream.url}', prices: list, api_key: upstream-key"
         self.proxy = LlmProxy(
@@ -161,7 +161,8 @@ class ProxyDemo:
             f"  - {{name: own, {members}, region: lab, profile: byoc, cluster: {CLUSTERS['node-b']}, target_ttft: 500ms}}\n"
             "routes:\n  - {models: [own-*], providers: [own]}\n  - {models: ['*'], providers: [openai, anthropic]}\n"
             "budgets:\n  - {name: team, tenants: [acme], usd: '500', window: month, mode: hard}\n"
-            "  - {name: small, listed_only: true, usd: '0.0001', window: month, mode: hard}\n", environment={"METRICS_TOKEN": METRICS_TOKEN})
+            "  - {name: small, listed_only: true, usd: '0.0001', window: month, mode: hard}\n"
+            f"otlp: {{endpoint: '{receiver}', sample: 1}}\ntelemetry: {{url: {folder}/requests.db}}\n", environment={"METRICS_TOKEN": METRICS_TOKEN})
         self.poor = self.proxy.new_key("poor", "--budgets", "small")
         stack.enter_context(self.proxy)
         self.traffic = Traffic(self._round, self.EVERY)
@@ -224,7 +225,7 @@ class DemoPrometheus:
         if self.level == "all":  # below it no page shows that a reload was applied
             self._pages_with_their_own_names()
         wait_until(lambda: {s.value for s in samples(self.agents["node-b"].page(), "gpulens_scrape_up")} == {1.0}, 60, "pages of engines")
-        self.proxy_demo = ProxyDemo(stack)
+        self.proxy_demo = ProxyDemo(stack, receiver, self.folder)
         self.proxy = self.proxy_demo.proxy
         self._start_prometheus(stack, program)
         self.started = time.monotonic()

@@ -11,9 +11,9 @@ import unittest
 import yaml
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
-from agent import ROOT  # noqa: E402
+from agent import BINARY, ROOT  # noqa: E402
 
-UNIT = ROOT / "deploy/gpulens.service"
+UNIT, PROXY = ROOT / "deploy/gpulens.service", ROOT / "deploy/gpulens-proxy.service"
 # systemd's measure of what a unit could do to the machine, of 10.
 MOST_EXPOSURE = 2.0
 
@@ -31,7 +31,7 @@ def needs(program, option):
 
 def exposure(unit):
     shown = run("systemd-analyze", "security", "--offline=yes", "--no-pager", str(unit)).stdout
-    return float(re.search(r"Overall exposure level for gpulens.service: ([0-9.]+)", shown)[1])
+    return float(re.search(r"Overall exposure level for [a-z-]+[.]service: ([0-9.]+)", shown)[1])
 
 
 class Units(unittest.TestCase):
@@ -45,18 +45,21 @@ class Units(unittest.TestCase):
         weaker = self.folder / UNIT.name
         weaker.write_text(UNIT.read_text().replace("CapabilityBoundingSet=CAP_SYSLOG\n", ""))
         self.assertGreater(exposure(weaker), MOST_EXPOSURE, "the measure sees a difference")
+        self.assertLess(exposure(PROXY), exposure(UNIT))
 
     def test_docs_name_the_measured_exposure(self):
         needs("systemd-analyze", "--offline")
         stated = re.search(r"exposure of ([0-9.]+)", (ROOT / "docs/install.md").read_text())
         self.assertEqual(float(stated[1]), exposure(UNIT))
+        stated = re.search(r"of the proxy ([0-9.]+)", (ROOT / "docs/install.md").read_text())
+        self.assertEqual(float(stated[1]), exposure(PROXY))
 
     def test_systemd_understands_every_line(self):
         needs("systemd-analyze", "--man")
-        for name in ("gpulens.service", "gpulens.socket"):
+        for name in ("gpulens.service", "gpulens.socket", "gpulens-proxy.service"):
             text = (ROOT / "deploy" / name).read_text()
             (self.folder / name).write_text(text.replace("/usr/bin/gpulens", "/bin/true"))
-        done = run("systemd-analyze", "verify", "--man=no", str(self.folder / "gpulens.service"), str(self.folder / "gpulens.socket"))
+        done = run("systemd-analyze", "verify", "--man=no", *(str(path) for path in sorted(self.folder.iterdir())))
         ours = [line for line in done.stdout.splitlines() if "gpulens" in line]
         self.assertEqual(ours, [])
 
@@ -69,6 +72,24 @@ class Units(unittest.TestCase):
                  "StateDirectoryMode", "RuntimeDirectoryPreserve"}  # fmt: skip
         self.assertEqual(keys - plain - named, set(), "settings that the page does not explain")
 
+    def test_the_example_of_the_proxy_is_good(self):
+        """And the unit's state folder is the one that it names: keys of commands and those of the unit are in one file."""
+        example = ROOT / "deploy/proxy.yaml"
+        self.assertEqual(yaml.safe_load(example.read_text())["state_dir"], "/var/lib/" + re.search(r"(?m)^StateDirectory=(.*)", PROXY.read_text())[1])
+        # With what it has as comments, too.
+        whole = re.sub(r"(?m)^( *)# (?=routes:|budgets:|  - |- )", r"\1", example.read_text())
+        for text in (example.read_text(), whole):
+            (self.folder / "proxy.yaml").write_text(text.replace("/var/lib/gpulens-proxy", str(self.folder)))
+            for name in ("openai", "anthropic"):
+                (self.folder / name).write_text("secret\n")
+            environment = {"PATH": "/usr/bin:/bin", "CREDENTIALS_DIRECTORY": str(self.folder)}
+            words = [str(BINARY), "proxy", "--config", str(self.folder / "proxy.yaml")]
+            if not (self.folder / "keys.tsv").exists():
+                run(*words[:2], "keys", "new", "--id", "ada", "--tenant", "acme", *words[2:], env=environment)
+            done = run(*words, "--check", env=environment)
+            self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual([name for name in ("openai", "anthropic", "lab", "acme") if name not in done.stdout], [])
+
     def test_the_user_is_made_and_an_account_of_that_name_is_kept(self):
         needs("systemd-sysusers", "--root")
         (self.folder / "etc").mkdir()
@@ -80,6 +101,7 @@ class Units(unittest.TestCase):
             made = (self.folder / "etc/passwd").read_text()
             groups = (self.folder / "etc/group").read_text()
             self.assertEqual(groups.count(":gpulens\n"), 2, groups)
+            self.assertRegex(made, r"(?m)^gpulens-proxy:.*:/var/lib/gpulens-proxy:/usr/sbin/nologin$")
             if passwd:
                 self.assertIn(passwd, made)
             else:

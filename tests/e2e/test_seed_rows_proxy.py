@@ -16,6 +16,7 @@ import time
 import unittest
 
 from agent import BINARY, ROOT, free_port, peer, processes_below, samples, value, wait_until
+from http_stub import HttpStub
 from llm_upstream import LlmProxy, LlmUpstream
 from own_network import own_network
 from test_peers import promtool_findings
@@ -47,6 +48,8 @@ class OneProxy(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.upstream = cls.enterClassContext(LlmUpstream(gap=0.005))
+        cls.receiver = cls.enterClassContext(HttpStub(lambda *_: (200, {"Content-Type": "application/x-protobuf"}, b"")))
+        records = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory())) / "requests.db"
         closed = f"http://127.0.0.1:{free_port()}"
         cls.proxy = cls.enterClassContext(LlmProxy(
             "attempts: 2\nproviders:\n" +
@@ -59,7 +62,8 @@ class OneProxy(unittest.TestCase):
             "routes:\n  - {models: [west-*], providers: [west]}\n" +
             "".join(f"  - {{models: [{profile}], providers: [of-{profile}]}}\n" for profile in PROFILES) +
             "  - {models: [lost], providers: [away, next]}\n  - {models: [busy], providers: [busy, next]}\n"
-            "  - {models: ['*'], providers: [east, claude]}\nunknown_price: zero\n"))
+            "  - {models: ['*'], providers: [east, claude]}\nunknown_price: zero\n"
+            f"otlp: {{endpoint: '{cls.receiver.origin}', interval: 1s, sample: 1}}\ntelemetry: {{url: {records}}}\n"))
 
     def after(self, question, what):
         """A page on which `question` holds: requests are counted when their connection has taken the last byte."""
@@ -233,7 +237,7 @@ class OneProxy(unittest.TestCase):
     def test_families_are_those_of_the_page_in_docs(self):
         """The table under Metrics in docs/proxy.md has each family with its type, its labels and its HELP."""
         self.proxy.send("chat", stream=True)
-        page = self.after(lambda page: "gpulens_proxy_time_per_output_token_seconds_sum{" in page, "every histogram")
+        page = self.after(lambda page: "gpulens_proxy_time_per_output_token_seconds_sum{" in page and "gpulens_proxy_otlp_requests_total{" in page, "every histogram")
         types = dict(re.findall(r"(?m)^# TYPE (\S+) (\S+)$", page))
         helps = dict(re.findall(r"(?m)^# HELP (\S+) (.*)$", page))
         labels = {name: {} for name in types}

@@ -118,4 +118,14 @@ BOARD = Board(
             lines("Damage and rows set aside", "Records of the journal that could not be read at the last start, and charges that a store refused.",
                   Query(f"sum(gpulens_proxy_journal_damaged_at_start{{{P}}})", "damaged", 0, 0), Query(f"sum(gpulens_proxy_store_refused_total{{{P}}})", "set aside", 0, 0), width=12),
         )),
+        Row("Telemetry", (
+            lines("Metrics and spans delivered", "Per second, to the receiver of OTLP.", Query(f"sum by (signal) ({rate('gpulens_proxy_otlp_delivered_total')})", "{{signal}}", 0, 1e4), width=8),
+            lines("Export requests", "Per second, by status of HTTP, or how they failed.", Query(f"sum by (code) ({rate('gpulens_proxy_otlp_requests_total')})", "{{code}}", 0, 10), unit="reqps", width=8),
+            lines("Waiting", "Points and spans for the receiver, and records for the telemetry store.", Query(f"sum by (signal) (gpulens_proxy_otlp_waiting{{{P}}})", "{{signal}}", 0, 1e4),
+                  Query(f"sum(gpulens_proxy_telemetry_queued{{{P}}})", "records", 0, 1e4), width=8),
+            lines("Records", "Per second, in the telemetry store, and lost.", Query(f"sum({rate('gpulens_proxy_telemetry_stored_total')})", "stored", 0, 100),
+                  Query(f"sum by (reason) ({rate('gpulens_proxy_telemetry_lost_total')})", "lost: {{reason}}", 0, 0), width=12),
+            lines("Receivers", "Whether they took the last request: the receiver of OTLP, the telemetry store.", Query(f"gpulens_proxy_otlp_up{{{P}}}", "OTLP {{instance}}", 1, 1),
+                  Query(f"gpulens_proxy_telemetry_up{{{P}}}", "store {{instance}}", 1, 1), top=1, width=12),
+        )),
     ))
