@@ -182,7 +182,6 @@ constexpr OptionSpec kRoot[] = {
     GroupsOption("stores", "Where charges are kept; default: a file in the state folder", kStore),
     GroupOption("telemetry", "A record of each request for gpulens telemetry", kTelemetry),
     GroupOption("otlp", "gen_ai metrics and spans of OpenTelemetry", kProxyOtlpOptions),
-    GroupOption("telemetry", "A record of each request for gpulens telemetry", kTelemetry),
     GroupOption("journal", "What is on disk before an answer ends", kJournal),
     TextOption("on_cancel", "charge", "What a client that left has used is charged, or nothing", kOnCancels),
     GroupOption("drain", "After a client has left", kDrain),
