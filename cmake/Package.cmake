@@ -6,17 +6,19 @@ include(GNUInstallDirs)
 set(made ${CMAKE_BINARY_DIR}/package)
 
 install(TARGETS gpulens RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
-install(FILES deploy/gpulens.yaml DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT program)
+install(FILES deploy/gpulens.yaml deploy/proxy.yaml DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT program)
 # Tests of a machine with a GPU: ctest --test-dir share/gpulens/tests -L gpu
 install(DIRECTORY tests/gpu/ DESTINATION ${CMAKE_INSTALL_DATADIR}/gpulens/tests COMPONENT program
         FILES_MATCHING PATTERN "*.py" PATTERN "CTestTestfile.cmake" PATTERN "__pycache__" EXCLUDE)
 install(DIRECTORY deploy/dashboards deploy/rules DESTINATION ${CMAKE_INSTALL_DATADIR}/gpulens COMPONENT program)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT source)
-# The unit names the place of the program; tar.gz is for /usr/local.
-file(READ deploy/gpulens.service unit)
-string(REPLACE /usr/bin/gpulens ${CMAKE_INSTALL_FULL_BINDIR}/gpulens unit "${unit}")
-file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/unit/gpulens.service CONTENT "${unit}" @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/unit/gpulens.service DESTINATION lib/systemd/system COMPONENT local)
+# The units name the place of the program; tar.gz is for /usr/local.
+foreach(name gpulens gpulens-proxy)
+  file(READ deploy/${name}.service unit)
+  string(REPLACE /usr/bin/gpulens ${CMAKE_INSTALL_FULL_BINDIR}/gpulens unit "${unit}")
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/unit/${name}.service CONTENT "${unit}" @ONLY)
+  install(FILES ${CMAKE_BINARY_DIR}/unit/${name}.service DESTINATION lib/systemd/system COMPONENT local)
+endforeach()
 # What the unit needs besides: the user, its folder in /run, and addresses that outlive the agent.
 install(FILES deploy/gpulens.socket DESTINATION lib/systemd/system COMPONENT program)
 install(FILES deploy/gpulens.sysusers DESTINATION lib/sysusers.d RENAME gpulens.conf COMPONENT program)
@@ -33,7 +35,7 @@ install(FILES ${made}/completions/_gpulens DESTINATION ${CMAKE_INSTALL_DATADIR}/
 install(DIRECTORY ${made}/doc/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents EXCLUDE_FROM_ALL)
 install(FILES ${made}/changelog.gz DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT debian EXCLUDE_FROM_ALL)
 install(FILES deploy/gpulens.yaml DESTINATION /etc/gpulens COMPONENT machine EXCLUDE_FROM_ALL)
-install(FILES deploy/gpulens.service DESTINATION lib/systemd/system COMPONENT unit EXCLUDE_FROM_ALL)
+install(FILES deploy/gpulens.service deploy/gpulens-proxy.service DESTINATION lib/systemd/system COMPONENT unit EXCLUDE_FROM_ALL)
 install(DIRECTORY ${made}/licenses DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT licenses EXCLUDE_FROM_ALL)
 install(FILES ${made}/copyright-dev DESTINATION ${CMAKE_INSTALL_DOCDIR}-dev RENAME copyright COMPONENT sdk_documents EXCLUDE_FROM_ALL)
 install(FILES ${made}/changelog.gz DESTINATION ${CMAKE_INSTALL_DOCDIR}-dev COMPONENT sdk_debian EXCLUDE_FROM_ALL)
