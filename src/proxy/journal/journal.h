@@ -132,8 +132,8 @@ class Journal {
 
   const JournalFound& found() const noexcept { return found_; }
 
-  // Whether the writer is woken for a record, or may wait for the next one with kNow, or for Wake. A loop that
-  // hands over several wakes it once.
+  // Whether the writer is woken for a record, or may wait for the next one with kNow, or for Wake. A loop
+  // that hands over several wakes it once.
   enum class Waking : uint8_t { kNow, kLater };
 
   // Before the request is dispatched, which waits for `done`. The record has what is known: key, models,
@@ -225,7 +225,7 @@ class Journal {
   std::vector<Item> queue_;
   uint64_t queued_bytes_ = 0;
   uint64_t enqueued_ = 0, handled_ = 0;  // items
-  bool woken_ = false;  // the writer, for what is in queue_
+  bool woken_ = false;                   // the writer, for what is in queue_
   bool stopping_ = false;
   bool stop_sync_ = false;
   std::deque<Segment> segments_;  // oldest first
