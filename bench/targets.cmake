@@ -14,6 +14,12 @@ target_compile_definitions(page_bench PRIVATE GPULENS_SOURCE_DIR="${CMAKE_SOURCE
 add_executable(http_load bench/http_load_main.cc)
 target_link_libraries(http_load PRIVATE gpulens_flags gpulens_base)
 
+add_executable(llm_upstream bench/llm_upstream_main.cc)
+target_link_libraries(llm_upstream PRIVATE gpulens_flags gpulens_net_relay)
+
+add_executable(llm_load bench/llm_load_main.cc)
+target_link_libraries(llm_load PRIVATE gpulens_flags gpulens_net_relay)
+
 add_executable(http_page bench/http_page_main.cc)
 target_link_libraries(http_page PRIVATE bench_pages gpulens_sinks_prometheus gpulens_net_http)
 

@@ -4,7 +4,7 @@
 usage: bench.py [--check] [--save] [NAME…]
        bench.py --starts
 
-Sections: ticks encode parse otlp http agent gpus scrape receive sdk sdk_python sdk_peers sdk_ring; a NAME picks those whose name contains it. Peers are
+Sections: ticks encode parse otlp http agent gpus scrape receive proxy sdk sdk_python sdk_peers sdk_ring; a NAME picks those whose name contains it. Peers are
 fetched through apt, Go and pip into build/bench; one that cannot be had leaves its row incomplete, and the page lists it.
 
   --check   fail when a ratio, an allocation count or a size misses its budget; times never fail
@@ -22,7 +22,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
-from harness import agent, budgets, codecs, gpus, measure, page, peers, receive, scrapes, targets, ticks  # noqa: E402
+from harness import agent, budgets, codecs, gpus, measure, page, peers, proxy, receive, scrapes, targets, ticks  # noqa: E402
 from harness.sdk import cpp, python, ring  # noqa: E402
 
 SECTIONS = {
@@ -35,6 +35,7 @@ SECTIONS = {
     "gpus": gpus.gpus,
     "scrape": targets.scrape,
     "receive": receive.receive,
+    "proxy": proxy.proxy,
     "sdk": cpp.sdk,
     "sdk_python": python.python,
     "sdk_peers": python.peers,

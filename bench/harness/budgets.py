@@ -1,5 +1,6 @@
 """The budgets of the design, one row each: what is compared, and what was found. Only ratios, counts and
 sizes are gates; times are shown, since they depend on the machine as much as on the program."""
+from harness import proxy
 from harness.budget import Budget
 from harness.sdk import budgets as sdk
 
@@ -248,7 +249,7 @@ BUDGETS = (
            lambda found: _receive_memory("gpulens")(found) / _receive_memory(COLLECTOR)(found), _receive_memory_text),
     Budget("start", "agent", "start to first good scrape, host metrics", 50, True, "ms", False,
            _part("start", "median_s", 1000), lambda found: f"median of {found['start']['runs']}"),
-) + sdk.BUDGETS  # fmt: skip
+) + sdk.BUDGETS + proxy.BUDGETS  # fmt: skip
 
 
 def failures(results):

@@ -1,4 +1,5 @@
 """The results as a page in Markdown and as a table for the terminal."""
+from harness import proxy
 from harness.budgets import BUDGETS
 from harness.sdk import page as sdk
 from harness.tables import number as _number
@@ -185,7 +186,8 @@ SECTIONS = {
 }  # fmt: skip
 
 
-PAGES = {"README.md": ("Performance", SECTIONS), "sdk.md": ("Performance of the SDK", sdk.SECTIONS)}
+PAGES = {"README.md": ("Performance", SECTIONS), "sdk.md": ("Performance of the SDK", sdk.SECTIONS),
+         "proxies.md": ("Performance of the proxy next to others", proxy.SECTIONS)}
 
 
 def markdown(name, results, machine, reasons):
