@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.error
 import urllib.parse
 import urllib.request
 
@@ -26,6 +27,7 @@ from http_stub import HttpStub  # noqa: E402
 DEPLOY = ROOT / "deploy"
 ZUMIK = DEPLOY / "compose" / "zumik"
 CORE, OVERLAY = ZUMIK / "infra/deploy/docker-compose.yml", ZUMIK / "infra/observability/docker-compose.observability.yml"
+PROXY = ZUMIK / "infra/deploy/docker-compose.proxy.yml"
 BOX = DEPLOY / "compose" / "single-box"
 VERSION = re.search(r"project\(gpulens VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
 
@@ -149,9 +151,9 @@ class Zumik(Common, unittest.TestCase):
             self.assertLessEqual(set(command[command.index("-d") + 1:]), set(result.stdout.split()))
 
     def test_nothing_but_nginx_is_published(self):
-        found = services(ZUMIK, CORE, OVERLAY, **self.PASSWORD)
+        found = services(ZUMIK, CORE, PROXY, OVERLAY, **self.PASSWORD)
         self.assertEqual({name for name, service in found.items() if service.get("ports")}, {"nginx"})
-        for name in ("gpulens", "prometheus", "grafana"):
+        for name in ("gpulens", "llm-proxy", "prometheus", "grafana"):
             self.assertEqual(found[name]["networks"], ["internal"], "reached over the internal network only")
             self.assertNotIn("network_mode", found[name])
 
@@ -161,8 +163,9 @@ class Zumik(Common, unittest.TestCase):
         self.assertIn("--storage.tsdb.retention.time=15d", command)
 
     def test_images_limits_provisioning(self):
-        found = services(ZUMIK, CORE, OVERLAY, **self.PASSWORD)
+        found = services(ZUMIK, CORE, PROXY, OVERLAY, **self.PASSWORD)
         self.check_images_and_limits(found)
+        self.assertEqual(found["llm-proxy"]["image"], found["gpulens"]["image"])
         self.check_provisioning(found["grafana"], found)
         self.assertNotIn("ports", found["grafana"])
 
@@ -200,6 +203,51 @@ class Zumik(Common, unittest.TestCase):
                     pathlib.Path(folder, "old").write_text(token)
                     agent.process.send_signal(signal.SIGHUP)
                     wait_until(lambda: set(query(port, 'up{job="gpulens"}').values()) == {0.0}, 60, "a refused target")
+
+    def test_prometheus_scrapes_the_proxy_with_the_token(self):
+        """Rows zu-012, zu-013 and zu-015 with the shipped proxy.yaml: its commands as in the overlay, and a page that needs the token."""
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            port = free_port()
+            text = (ZUMIK / "infra/deploy/proxy.yaml").read_text()
+            for there, here in (('":8080"', f'"127.0.0.1:{port}"'), ("/run/secrets/metrics_token", self.token), ("/var/lib/gpulens/proxy", f"{folder}/state")):
+                self.assertIn(there, text)
+                text = text.replace(there, here)
+            (folder / "proxy.yaml").write_text(text)
+            service = services(ZUMIK, CORE, PROXY)["llm-proxy"]
+            self.assertEqual(service["entrypoint"][0], "/usr/bin/gpulens")
+            environment = {"PATH": os.environ["PATH"], **service["environment"]}
+            command = [word.replace("/etc/gpulens", str(folder)) for word in [str(BINARY), *service["entrypoint"][1:], *service["command"]]]
+            made = re.search(r"run --rm llm-proxy (.*)", PROXY.read_text())[1].replace("/etc/gpulens", str(folder)).split()
+            key = subprocess.run([*command[:2], *made], env=environment, capture_output=True, text=True, check=True).stdout.strip()
+            self.assertRegex(key, "^gpl_api-core_")
+            token = pathlib.Path(self.token).read_text().strip()
+            with open(folder / "log", "wb") as log, subprocess.Popen(command, env=environment, stdout=log, stderr=log) as process:
+                try:
+                    def status(path, **fields):
+                        try:
+                            with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=fields), timeout=10) as answer:
+                                return answer.status
+                        except urllib.error.HTTPError as error:
+                            return error.code
+                        except OSError:
+                            return process.poll() is not None and (folder / "log").read_text()
+                    self.assertEqual(wait_until(lambda: status("/health"), 30, "the proxy"), 200)
+                    self.assertEqual(status("/metrics"), 401)
+                    self.assertEqual(status("/metrics", Authorization="Bearer other"), 401)
+                    self.assertEqual(status("/metrics", Authorization=f"Bearer {key}"), 401, "a virtual key is not the token")
+                    self.assertEqual(status("/metrics", Authorization=f"Bearer {token}"), 200)
+                    file, scraper = self.configuration(folder, free_port()), free_port()
+                    shipped = file.read_text()
+                    named = re.search(r"dns_sd_configs:\s+- {names: \[llm-proxy\], type: A, port: (\d+), refresh_interval: 30s}", shipped)
+                    self.assertEqual(named[1], "8080")
+                    file.write_text(shipped.replace(named[0], f"static_configs: [{{targets: ['127.0.0.1:{port}']}}]"))
+                    with running(peer("prometheus"), f"--config.file={file}", f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{scraper}", log=folder / "scrapes"):
+                        wait_until(lambda: set(query(scraper, 'up{job="llm-proxy"}').values()) == {1.0}, 60, "the target")
+                        self.assertTrue(wait_until(lambda: query(scraper, "gpulens_proxy_journal_up"), 30, "its metrics"))
+                finally:
+                    process.send_signal(signal.SIGTERM)
+                    process.wait(60)
 
     def test_nginx_hides_metrics(self):
         """Row zu-014: in every form that leads to /metrics; all else goes to the API."""

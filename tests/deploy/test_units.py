@@ -116,8 +116,9 @@ class Units(unittest.TestCase):
                 context = container["securityContext"]
                 self.assertEqual(context["capabilities"], {"drop": ["ALL"]}, path.name)
                 self.assertEqual((context["allowPrivilegeEscalation"], context["readOnlyRootFilesystem"]), (False, True), path.name)
-        for path in ("single-box/docker-compose.yml", "zumik/infra/deploy/docker-compose.yml"):
-            service = yaml.safe_load((ROOT / "deploy/compose" / path).read_text())["services"]["gpulens"]
+        for path, name in (("single-box/docker-compose.yml", "gpulens"), ("zumik/infra/deploy/docker-compose.yml", "gpulens"),
+                           ("zumik/infra/deploy/docker-compose.proxy.yml", "llm-proxy")):
+            service = yaml.safe_load((ROOT / "deploy/compose" / path).read_text())["services"][name]
             self.assertEqual(json.dumps([service["read_only"], service["cap_drop"], service["security_opt"]]),
                              '[true, ["ALL"], ["no-new-privileges:true"]]', path)  # fmt: skip
 

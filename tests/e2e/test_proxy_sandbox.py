@@ -238,6 +238,9 @@ class Service(Case):
             proxy.environment["NOTIFY_SOCKET"] = str(proxy.folder / "notify")
             with proxy:
                 self.assertEqual(manager.recv(64), b"READY=1")
+                for path in ("/-/ready", "/-/healthy", "/health"):
+                    with urllib.request.urlopen(f"http://127.0.0.1:{proxy.port}{path}", timeout=30) as answer:
+                        self.assertEqual(answer.status, 200, path)
                 self.assertEqual(proxy.chat(), 200)
                 proxy.process.send_signal(signal.SIGHUP)
                 self.assertEqual([manager.recv(64), manager.recv(64)], [b"RELOADING=1", b"READY=1"])
