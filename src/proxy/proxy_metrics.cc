@@ -75,7 +75,8 @@ class Family {
 void AddTelemetry(std::string& out, const GenaiStats& stats) {
   const auto each = [&](std::string_view name, std::string_view type, std::string_view help, auto count) {
     Family family(out, name, type, help);
-    for (const GenaiStats::Signal& signal : stats.signals) family.Add({{"signal", signal.name}}, signal.*count);
+    for (const GenaiStats::Signal& signal : stats.signals)
+      family.Add({{"signal", signal.name}}, signal.*count);
   };
   each("gpulens_proxy_otlp_delivered_total", "counter", "Points and spans that the receiver has taken.",
        &GenaiStats::Signal::delivered);
@@ -113,7 +114,8 @@ void AddRecords(std::string& out, const RequestRecords::Counts& counts) {
     family.Add({{"reason", "queue_full"}}, counts.lost);
     family.Add({{"reason", "refused"}}, counts.set_aside);
   }
-  Family(out, "gpulens_proxy_telemetry_up", "gauge", "Whether the last write to the telemetry store succeeded.")
+  Family(out, "gpulens_proxy_telemetry_up", "gauge",
+         "Whether the last write to the telemetry store succeeded.")
       .Add({}, uint64_t{counts.failing ? 0u : 1u});
 }
 

@@ -50,7 +50,7 @@ struct ProxyState {
   std::array<uint64_t, kRefusalReasons> refusals{};
   JournalStats journal;
   std::optional<RequestRecords::Counts> records;  // with `telemetry`
-  std::optional<GenaiStats> genai;  // with `otlp`
+  std::optional<GenaiStats> genai;                // with `otlp`
   uint64_t journal_limit_bytes = 0;
   JournalFound found;  // at the start; its list of idempotency keys is not read
   std::vector<std::pair<std::string, ChargeFoldStats>> stores;  // by name
