@@ -14,6 +14,7 @@
 #include "base/rfc3339.h"
 #include "base/text.h"
 #include "cli/common/output.h"
+#include "net/client/http_client.h"
 #include "pricing/money.h"
 #include "store/charges/charge_reader.h"
 #include "store/ledger/wide_text.h"
@@ -164,7 +165,7 @@ class EnginePools {
           return Status{Code::kInvalidArgument,
                         "--engine: " + engine +
                             " serves two providers, one of them with other engines, too; "
-                            "they cannot be told apart"};
+                            "their shares cannot be separated"};
       }
     }
     return out;
@@ -233,7 +234,7 @@ class ShareReader {
     if (pool.open.size() >= kMostInHour) {
       OwnRequest more = RequestOf(record);
       more.counted = false;
-      Book(more, false, false, {});
+      AddShare(more, false, false, {});
       return;
     }
     pool.open.push_back(RequestOf(record));
@@ -297,7 +298,7 @@ class ShareReader {
     return out;
   }
 
-  void Book(const OwnRequest& request, bool cost, bool energy, const EngineAmount& amount) {
+  void AddShare(const OwnRequest& request, bool cost, bool energy, const EngineAmount& amount) {
     if (!request.passes) return;
     ChargeShares share{.requests = 1, .without_cost = !cost, .without_energy = !energy};
     if (cost) share.amount.pico = amount.pico;
@@ -335,7 +336,7 @@ class ShareReader {
       const bool known = hour.prefill.tokens > 0 || hour.decode.tokens > 0;
       for (size_t i = 0; i < pool.open.size(); ++i) {
         const bool has = known && pool.open[i].counted;
-        Book(pool.open[i], has && hour.priced_ms > 0, has, parts.requests[i]);
+        AddShare(pool.open[i], has && hour.priced_ms > 0, has, parts.requests[i]);
       }
       if (there) Add(pool, hour, parts), pool.divided.insert(hour_);
       pool.open.clear();
@@ -706,6 +707,7 @@ std::string ChargeReportCsv(const ChargeReport& report) {
 
 Result<int> ReportCharges(const CostOptions& options) {
   ASSIGN_OR_RETURN(const CostRange range, RangeOf(options, RealClock().Now().unix_ns));
+  LinkSecurePost();
   ASSIGN_OR_RETURN(const auto charges, OpenCharges(options.charges));
   // Only byoc requests need it.
   ASSIGN_OR_RETURN(const auto own,

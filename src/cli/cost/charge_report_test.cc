@@ -19,8 +19,8 @@ using ::testing::Not;
 
 struct ChargeReportTest : ::testing::Test {
   void Write(const std::vector<ChargeRecord>& records) { ASSERT_TRUE(charges->Write(records).ok()); }
-  void Book(int hour, RequestClass of, int64_t pico, int64_t energy_uj, int64_t tokens, bool priced = true,
-            const char* engine = "lab") {
+  void AddHour(int hour, RequestClass of, int64_t pico, int64_t energy_uj, int64_t tokens, bool priced = true,
+               const char* engine = "lab") {
     ledger::Entry entry;
     entry.window_unix_ms = (ledger::kTestHour + hour * 3600) * 1000;
     entry.account.gpu = "GPU-0";
@@ -139,11 +139,11 @@ TEST_F(ChargeReportTest, OwnEnginesCostIsDividedExactly) {
   records.push_back(TestCharge(100));
   Write(records);
   for (int hour = 0; hour < 4; ++hour) {
-    Book(hour, RequestClass::kPrefill, 1'000'000'007, 5'000'003, 1000);
-    Book(hour, RequestClass::kDecode, 9'000'000'001, 7'000'001, 100);
-    Book(hour, RequestClass::kHeld, 2'000'000'003, 11, 0);
-    Book(hour, RequestClass::kNone, 17, 5, 0);
-    Book(hour, RequestClass::kDecode, 1'234'567, 99, 10, true, "another");
+    AddHour(hour, RequestClass::kPrefill, 1'000'000'007, 5'000'003, 1000);
+    AddHour(hour, RequestClass::kDecode, 9'000'000'001, 7'000'001, 100);
+    AddHour(hour, RequestClass::kHeld, 2'000'000'003, 11, 0);
+    AddHour(hour, RequestClass::kNone, 17, 5, 0);
+    AddHour(hour, RequestClass::kDecode, 1'234'567, 99, 10, true, "another");
   }
   for (const char* by : {"tenant", "key", "provider,day"}) {
     const ChargeReport report = Read(By(by));
@@ -175,8 +175,8 @@ TEST_F(ChargeReportTest, OwnEnginesCostIsDividedExactly) {
 
 TEST_F(ChargeReportTest, WhatTheLedgerDoesNotHaveIsUnknown) {
   Write({Own(0, 0, 10, 10), Own(1, 1, 10, 10), Own(2, 2, 10, 10)});
-  Book(0, RequestClass::kDecode, 0, 500, 10, false);  // no price
-  Book(1, RequestClass::kNone, 1000, 500, 0);         // no counters
+  AddHour(0, RequestClass::kDecode, 0, 500, 10, false);  // no price
+  AddHour(1, RequestClass::kNone, 1000, 500, 0);         // no counters
   const ChargeReport report = Read(By("day"));
   EXPECT_EQ(report.total.shares.without_cost, 3);
   EXPECT_EQ(report.total.shares.without_energy, 2);
@@ -197,8 +197,8 @@ TEST_F(ChargeReportTest, WhatTheLedgerDoesNotHaveIsUnknown) {
 
 TEST_F(ChargeReportTest, AnEngineOfAnotherNameIsGiven) {
   Write({Own(0, 0, 0, 10)});
-  Book(0, RequestClass::kDecode, 1000, 500, 10, true, "chat-a");
-  Book(0, RequestClass::kDecode, 200, 50, 10, true, "chat-b");
+  AddHour(0, RequestClass::kDecode, 1000, 500, 10, true, "chat-a");
+  AddHour(0, RequestClass::kDecode, 200, 50, 10, true, "chat-b");
   EXPECT_EQ(Read(By("tenant")).total.shares.without_cost, 1);
   CostOptions options = By("tenant");
   options.engines = {"lab=chat-a", "lab=chat-b"};

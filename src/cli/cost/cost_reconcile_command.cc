@@ -14,6 +14,7 @@
 #include "cli/help/help.h"
 #include "cli/proxy/proxy_options.h"
 #include "cli/proxy/proxy_run.h"
+#include "net/client/http_client.h"
 #include "store/charges/charge_reader.h"
 
 namespace gpulens {
@@ -88,6 +89,7 @@ Result<int> RunReconcile(const ReconcileOptions& options) {
   }
   ASSIGN_OR_RETURN(const ReconcileSpan span, SpanOf(files, terms));
   ASSIGN_OR_RETURN(const std::string place, ChargesPlace(options));
+  LinkSecurePost();
   ASSIGN_OR_RETURN(const std::unique_ptr<ChargeStore> store, OpenCharges(place));
   ChargedUsage charged(terms.zone_s);
   for (const std::string& provider : span.providers) {

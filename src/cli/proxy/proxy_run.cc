@@ -19,6 +19,7 @@
 #include "cli/proxy/telemetry_records.h"
 #include "cli/proxy/proxy_otlp.h"
 #include "net/auth/web_config.h"
+#include "net/client/http_client.h"
 #include "net/server/server.h"
 
 namespace gpulens {
@@ -136,6 +137,7 @@ int RunProxy(const std::string& file) {
   SetLogOptions(LogOptionsFor(loaded.config.Group("log")));
   static_cast<void>(SetLogLevels(loaded.config.Group("log").Text("level")));
   ::signal(SIGPIPE, SIG_IGN);
+  LinkSecurePost();
   // Before there are threads: they inherit the mask, and this one waits.
   sigset_t signals;
   ::sigemptyset(&signals);
