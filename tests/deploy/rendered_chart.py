@@ -32,6 +32,23 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 PUSH = "otelCollector: {enabled: true}\n"
 SCRAPED = "listener: {enabled: true, tokenSecret: token, tlsSecret: tls}\n"
 ALL_ENGINES = "vllm: true, triton: true, sglang: true, tgi: true"
+# Three replicas of the LLM proxy, which share a budget.
+PROXY = """
+monitors: {serviceMonitor: true}
+proxy:
+  enabled: true
+  replicas: 3
+  keysSecret: keys
+  providersSecret: providers
+  metricsTokenSecret: token
+  tlsSecret: tls
+  persistence: {enabled: false}
+  config:
+    providers: [{name: openai, url: "https://api.openai.com", api_key: "${file:/etc/gpulens-providers/openai}"}]
+    stores: [{name: pg, url: "postgresql://db/charges"}]
+    budgets: [{name: all, usd: 500, mode: hard, shared: true}]
+    budget_engine: {url: "redis://valkey:6379"}
+""" + SCRAPED
 # One of each kind of installation; every one of them is rendered, validated and, with --peers, taken by an API server.
 TABLE = {
     "seed": SEED,
@@ -59,6 +76,8 @@ TABLE = {
                         "otelCollector: {enabled: true, extraVolumes: [{name: ca, configMap: {name: ca}}], extraVolumeMounts: [{name: ca, mountPath: /etc/ca, readOnly: true}]}\n",
     "scaler alone": "monitoring: {enabled: false}\nscaler: {enabled: true, selector: 'app in (chat,search)', namespaces: [ml, search]}\n",
     "scaler with TLS": "scaler: {enabled: true, selector: app=chat, namespaces: ['*'], tlsSecret: tls}\n" + PUSH,
+    "proxy": "monitoring: {enabled: false}\nproxy: {enabled: true, keysSecret: keys, allowUnencrypted: true, config: {providers: [{name: lab, url: 'http://lab:8000'}]}}\n",
+    "proxy with all": PROXY,
     "l9gpu's price": "costMonitor: {enabled: true, costPerGpuHour: 6.88}\n" + PUSH,
 }  # fmt: skip
 

@@ -9,11 +9,11 @@ import tempfile
 import unittest
 
 import rendered_chart
-from rendered_chart import CHART, PUSH, ROOT, SCRAPED, SEED, TABLE, configs, kubeconform, kustomize, of_kind, one_of, pods, render
+from rendered_chart import CHART, PROXY, PUSH, ROOT, SCRAPED, SEED, TABLE, configs, kubeconform, kustomize, of_kind, one_of, pods, render
 
 import kube_node
 import yaml
-from agent import Agent, free_port, nvidia_config, peer, samples, wait_until
+from agent import BINARY, Agent, free_port, nvidia_config, peer, samples, wait_until
 from http_stub import HttpStub
 from otlp_receiver import KINDS, Received
 
@@ -380,6 +380,11 @@ class Refusals(unittest.TestCase):
         "probes: {enabled: true}\n" + SCRAPED: "nothing would get its events",
         "scaler: {enabled: true}\n" + PUSH: "set scaler.selector",
         "monitoring: {enabled: false}\nscaler: {enabled: true, selector: app=chat}\nnetworkPolicy: {enabled: false}": "everyone in the cluster could query it",
+        "proxy: {enabled: true}\n" + PUSH: "set proxy.config.providers",
+        "proxy: {enabled: true, config: {providers: [{name: a}]}}\n" + PUSH: "set proxy.keysSecret",
+        "proxy: {enabled: true, keysSecret: k, config: {providers: [{name: a}]}}\n" + PUSH: "Set proxy.tlsSecret",
+        PROXY.replace("stores:", "store_s:"): "charges would end with the pod",
+        PROXY.replace("budget_engine:", "budget_engines:"): "the whole of each budget",
         "alerts: {enabled: true, thresholds: {NoSuchAlert: 1}}\n" + PUSH: "there is no alert NoSuchAlert",
         # The schema: unknown keys and wrong types.
         "colectors: {nvidia: true}\n" + PUSH: "colectors",
@@ -545,6 +550,58 @@ class Scaler(unittest.TestCase):
         self.assertEqual(config["discovery"]["kubernetes"]["namespaces"], ["ml", "search"])
         self.assertEqual(config["sinks"]["keda"], {"listen": [":9099"], "insecure": True})
         self.assertFalse(agent_config(TABLE["scaler with TLS"], name="gl-scaler")["sinks"]["keda"]["insecure"])
+
+
+class Proxy(unittest.TestCase):
+    """The LLM proxy: docs/proxy.md."""
+
+    def check(self, values):
+        """The configuration that `gpulens proxy --check` reads with files where a pod has them."""
+        data = one_of(render(values), "ConfigMap", "gl-proxy")["data"]
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in {"gpulens-providers/openai": "k", "gpulens-metrics/token": "t"}.items():
+                pathlib.Path(folder, name).parent.mkdir()
+                pathlib.Path(folder, name).write_text(text)
+            for name in ("gpulens", "gpulens-keys"):
+                pathlib.Path(folder, name).mkdir()
+            for name, text in data.items():
+                pathlib.Path(folder, "gpulens", name).write_text(text.replace("/etc/gpulens", f"{folder}/gpulens").replace("/var/lib/gpulens", f"{folder}/state"))
+            made = subprocess.run([BINARY, "proxy", "keys", "new", "--id", "ada", "--tenant", "acme", "--file", f"{folder}/gpulens-keys/keys.tsv"],
+                                  capture_output=True, text=True, timeout=30, check=False)
+            self.assertEqual(made.returncode, 0, made.stderr)
+            done = subprocess.run([BINARY, "proxy", "--check", "--config", f"{folder}/gpulens/proxy.yaml"], capture_output=True, text=True, timeout=30, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return yaml.safe_load(data["proxy.yaml"]), data, done.stdout
+
+    def test_its_configuration_is_good(self):
+        config, data, _ = self.check(TABLE["proxy"])
+        self.assertEqual((config["listen"], config["insecure"]), ([":8080"], True))
+        self.assertNotIn("web.yml", data)
+        config, data, shown = self.check(PROXY)
+        self.assertNotIn("insecure", config)
+        self.assertEqual(config["budget_engine"], {"replica": "${POD_NAME:-proxy}", "url": "redis://valkey:6379"})
+        self.assertIn("tls.crt", data["web.yml"])
+        self.assertIn("budget all: 500", shown)
+
+    def test_the_example_of_the_page(self):
+        text = re.search(r"```yaml\n(proxy:.*?)```", (ROOT / "docs/chart.md").read_text(), re.S)[1]
+        self.assertIn("budget acme: 500", self.check("monitoring: {enabled: false}\n" + text)[2])
+
+    def test_its_pod_policy_and_monitor(self):
+        objects = render(PROXY)
+        spec = one_of(objects, "StatefulSet", "gl-proxy")["spec"]
+        pod = spec["template"]["spec"]
+        container, = pod["containers"]
+        self.assertEqual((spec["replicas"], container["args"]), (3, ["proxy", "--config", "/etc/gpulens/proxy.yaml"]))
+        self.assertEqual({container[f"{kind}Probe"]["httpGet"]["scheme"] for kind in ("startup", "liveness", "readiness")}, {"HTTPS"})
+        self.assertFalse(pod["automountServiceAccountToken"])
+        self.assertIn("emptyDir", next(volume for volume in pod["volumes"] if volume["name"] == "state"))
+        self.assertIn("volumeClaimTemplates", one_of(render(TABLE["proxy"]), "StatefulSet", "gl-proxy")["spec"])
+        rule, = one_of(objects, "NetworkPolicy", "gl-proxy")["spec"]["ingress"]
+        self.assertEqual(rule["ports"], [{"port": 8080, "protocol": "TCP"}])
+        self.assertEqual(rule["from"][0], {"podSelector": {}})
+        endpoint, = one_of(objects, "ServiceMonitor", "gl-proxy")["spec"]["endpoints"]
+        self.assertEqual((endpoint["scheme"], endpoint["authorization"]["credentials"]["name"]), ("https", "token"))
 
 
 class Kustomize(unittest.TestCase):

@@ -4,7 +4,7 @@
 {{- $vendors := include "gpulens.vendors" . -}}
 {{- if $v.nccl.enabled }}{{ fail "nccl.enabled: gpulens has no NCCL probe yet; set it to false" }}{{ end -}}
 {{- if $v.xpuPerf.enabled }}{{ fail "xpuPerf.enabled: gpulens has no eBPF probes yet; set it to false. probes.enabled reads the kernel log" }}{{ end -}}
-{{- if not (or $vendors $v.otelCollector.enabled $v.scaler.enabled) }}{{ fail "nothing would be installed: set collectors.nvidia, .amd or .gaudi with monitoring.enabled, otelCollector.enabled, or scaler.enabled" }}{{ end -}}
+{{- if not (or $vendors $v.otelCollector.enabled $v.scaler.enabled $v.proxy.enabled) }}{{ fail "nothing would be installed: set collectors.nvidia, .amd or .gaudi with monitoring.enabled, otelCollector.enabled, scaler.enabled or proxy.enabled" }}{{ end -}}
 {{- $engines := or $v.collectors.vllm $v.collectors.triton $v.collectors.sglang $v.collectors.tgi $v.collectors.nim -}}
 {{- if and $engines (not $vendors) }}{{ fail "collectors.vllm, .triton, .sglang, .tgi and .nim are read by agents: set collectors.nvidia, .amd or .gaudi, too, with monitoring.enabled. A gateway reads pages by otelCollector.config.targets" }}{{ end -}}
 {{- if and $v.collectors.nim $v.collectors.vllm (eq $v.nimEndpoint $v.vllmEndpoint) }}{{ fail "nimEndpoint and vllmEndpoint are the same page: change one of them, or leave out collectors.nim or collectors.vllm" }}{{ end -}}
@@ -40,6 +40,15 @@
 {{- if and $o.tokenSecret (not $o.tlsSecret) (not $o.allowUnencrypted) }}{{ fail "otelCollector: the token would cross the network as plain text. Set otelCollector.tlsSecret, or choose otelCollector.allowUnencrypted: true" }}{{ end -}}
 {{- else if and (eq $v.monitoring.sink "otel") (not $o.otlpEndpoint) }}{{ fail "monitoring.sink: otel needs otelCollector.otlpEndpoint" }}{{ end -}}
 {{- if and $v.probes.enabled (not $vendors) }}{{ fail "probes.enabled needs a vendor: it runs on the nodes of its agents" }}{{ end -}}
+
+{{- $p := $v.proxy -}}
+{{- if $p.enabled -}}
+{{- if not $p.config.providers }}{{ fail "proxy.enabled: set proxy.config.providers, as in docs/proxy.md" }}{{ end -}}
+{{- if not $p.keysSecret }}{{ fail "proxy.enabled: set proxy.keysSecret, a Secret with the file of virtual keys: gpulens proxy keys new --file keys.tsv --id NAME --tenant NAME, then kubectl create secret generic NAME --from-file=keys.tsv" }}{{ end -}}
+{{- if not (or $p.tlsSecret $p.allowUnencrypted) }}{{ fail "proxy: virtual keys and prompts would cross the network as plain text. Set proxy.tlsSecret, or choose proxy.allowUnencrypted: true" }}{{ end -}}
+{{- if and (not $p.persistence.enabled) (not $p.config.stores) }}{{ fail "proxy.persistence.enabled: false: charges would end with the pod. Set proxy.config.stores to a PostgreSQL or ClickHouse server, or leave persistence on" }}{{ end -}}
+{{- if and (gt (int $p.replicas) 1) $p.config.budgets (not (dig "budget_engine" "url" "" $p.config)) }}{{ fail "proxy.replicas: each replica would allow the whole of each budget. Set proxy.config.budget_engine.url and shared: true in the budgets, or one replica" }}{{ end -}}
+{{- end -}}
 
 {{- if $v.scaler.enabled -}}
 {{- if not $v.scaler.selector }}{{ fail "scaler.enabled: set scaler.selector, the labels of the engines' pods, like app=chat" }}{{ end -}}
