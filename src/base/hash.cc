@@ -6,6 +6,8 @@
 #include <bit>
 #include <chrono>
 
+#include "base/text.h"
+
 namespace gpulens {
 
 const HashKey& ProcessHashKey() noexcept {
@@ -75,17 +77,24 @@ void Sha256::Add(std::string_view bytes) noexcept {
   if (left != 0) std::memcpy(rest_.data(), at, left);
 }
 
-std::string Sha256::Finish() {
+Sha256::Digest Sha256::FinishBytes() noexcept {
   const uint64_t bits = size_ * 8;
   const size_t held = size_ % 64;
-  const size_t zeros = (held < 56 ? 55 : 119) - held;
-  std::string end = '\x80' + std::string(zeros, '\0');
-  for (int shift = 56; shift >= 0; shift -= 8) end += static_cast<char>(bits >> shift & 0xff);
-  Add(end);
+  // A bit, zeros up to 56 bytes of a block, and the length.
+  std::array<char, 72> end{'\x80'};
+  const size_t length_at = (held < 56 ? 56 : 120) - held;
+  for (size_t i = 0; i < 8; ++i) end[length_at + i] = static_cast<char>(bits >> (56 - 8 * i) & 0xff);
+  Add({end.data(), length_at + 8});
+  Digest out{};
+  for (size_t i = 0; i < out.size(); ++i)
+    out[i] = static_cast<unsigned char>(state_[i / 4] >> (24 - 8 * (i % 4)) & 0xff);
+  return out;
+}
+
+std::string Sha256::Finish() {
+  const Digest digest = FinishBytes();
   std::string out;
-  for (uint32_t word : state_) {
-    for (int shift = 28; shift >= 0; shift -= 4) out += "0123456789abcdef"[word >> shift & 15];
-  }
+  AppendHex(out, {reinterpret_cast<const char*>(digest.data()), digest.size()});
   return out;
 }
 

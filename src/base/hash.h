@@ -112,7 +112,10 @@ constexpr size_t PickEndpoint(uint64_t hash, std::span<const uint64_t> endpoints
 class Sha256 {
  public:
   void Add(std::string_view bytes) noexcept;
-  // 64 hexadecimal digits. Nothing may be added afterwards.
+  // Nothing may be added afterwards.
+  using Digest = std::array<unsigned char, 32>;
+  Digest FinishBytes() noexcept;
+  // As 64 hexadecimal digits.
   std::string Finish();
 
  private:

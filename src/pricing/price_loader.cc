@@ -245,7 +245,8 @@ class PriceLoader {
     source.name = file.name;
     Sha256 sha;
     sha.Add(file.text);
-    source.id = ParseInt<uint64_t>(std::string_view(sha.Finish()).substr(0, 16), 16).value_or(0);
+    const Sha256::Digest digest = sha.FinishBytes();
+    for (size_t i = 0; i < sizeof source.id; ++i) source.id = source.id << 8 | digest[i];
     tables_->sources.push_back(std::move(source));
     std::string_view rest = file.text;
     if (rest.starts_with("\xEF\xBB\xBF")) rest.remove_prefix(3);

@@ -116,17 +116,6 @@ int64_t OutputOf(const LlmUsage& usage) noexcept {
 // Whether a status is worth another provider: it was too busy, or failed.
 bool IsPassing(int status) noexcept { return status == 429 || status >= 500; }
 
-pricing::Profile ProfileOf(KeyProfile of, pricing::Profile otherwise) noexcept {
-  switch (of) {
-    case KeyProfile::kOfProvider: return otherwise;
-    case KeyProfile::kManaged: return pricing::Profile::kManaged;
-    case KeyProfile::kByok: return pricing::Profile::kByok;
-    case KeyProfile::kSubscription: return pricing::Profile::kSubscription;
-    case KeyProfile::kByoc: return pricing::Profile::kByoc;
-  }
-  return otherwise;
-}
-
 }  // namespace
 
 // One request. On its loop's thread.
@@ -160,7 +149,7 @@ class LlmExchange final : public RelayExchange {
   Instant Now() const noexcept { return shared_.clock.Now(); }
 
   void Reject(LlmError error, std::string_view message, int64_t retry_after_s = 0);
-  void Reject(const proxy::Refusal& refusal);
+  void Reject(const AdmissionRefusal& refusal);
   std::string_view PresentedKey(const RelayHead& head, std::string& room) const;
 
   void Admit();
@@ -206,7 +195,7 @@ class LlmExchange final : public RelayExchange {
   }
   pricing::ProfileTerms Terms(const ProviderConfig& provider) const {
     pricing::ProfileTerms terms = provider.terms;
-    if (client_) terms.profile = ProfileOf(client_->key->profile, terms.profile);
+    if (client_) terms.profile = client_->key->profile.value_or(terms.profile);
     return terms;
   }
 
@@ -266,7 +255,7 @@ void LlmExchange::Reject(LlmError error, std::string_view message, int64_t retry
   handle_.Answer(std::move(response));
 }
 
-void LlmExchange::Reject(const proxy::Refusal& refusal) {
+void LlmExchange::Reject(const AdmissionRefusal& refusal) {
   const int64_t retry = refusal.retry_after_ns > 0 ? RetryAfterSeconds(refusal.retry_after_ns) : 0;
   Reject(ErrorOf(refusal.reason), refusal.message, retry);
 }

@@ -191,7 +191,7 @@ class LlmProxy::Impl {
     Status status = store ? Ok() : store.error();
     if (store) {
       const std::vector<BudgetView> budgets = admission_.budgets().View(now);
-      std::vector<gpulens::BudgetWindow> windows;
+      std::vector<SpentWindow> windows;
       for (const BudgetView& budget : budgets) windows.push_back({budget.name, budget.window_start_unix_ns});
       const Result<std::vector<__int128>> spent = (*store)->Spent(windows);
       if (spent) {

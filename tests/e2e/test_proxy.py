@@ -1,6 +1,8 @@
 """`gpulens proxy` before a scripted provider, used by the official clients of OpenAI and Anthropic as they are."""
+import json
 import os
 import pathlib
+import pty
 import re
 import signal
 import sqlite3
@@ -32,6 +34,20 @@ class Proxy(ProxyCase):
         for answer in Provider.answers:
             self.check_charge(answer)
         self.assertAlmostEqual(self.charged() - before, sum(answer.pico for answer in Provider.answers) / 1_000_000, delta=1)
+
+    def test_keys_are_listed_for_people_and_for_programs_without_hashes(self):
+        lines = self.command("keys", "list").stdout.splitlines()
+        self.assertEqual(lines[0], "ID\tTENANT\tPROFILE\tSTATE\tMODELS")
+        self.assertIn("ada\tacme\t-\tactive\t*", lines)
+        listed = json.loads(self.command("keys", "list", "--json").stdout)
+        self.assertEqual(listed["schema"], "gpulens.proxy_keys/1")
+        self.assertIn({"id": "poor", "tenant": "acme", "state": "active", "budgets": ["small"]}, listed["keys"])
+        leader, follower = pty.openpty()
+        subprocess.run([str(BINARY), "proxy", "keys", "list", "--config", str(self.config)], stdout=follower, env=self.environment, check=True)
+        os.close(follower)
+        shown = os.read(leader, 65536).decode()
+        os.close(leader)
+        self.assertRegex(shown, r"(?m)^ada +acme +- +active +\*\r?$")
 
     def test_openai_s_client_plain_streamed_and_with_tools(self):
         messages = [{"role": "user", "content": "say hello"}]

@@ -22,6 +22,7 @@
 #include "config/print.h"
 #include "proxy/admission/keys.h"
 #include "proxy/llm_proxy.h"
+#include "wire/json/json_object.h"
 #include "wire/llm/llm_routes.h"
 
 namespace gpulens {
@@ -54,6 +55,7 @@ struct ProxyCommandOptions {
   // Of keys.
   std::string keys_file, id, tenant, project, models, budgets, expires, profile;
   int64_t rpm = 0, tpm = 0, streams = 0, default_max_tokens = 0;
+  bool json = false;
 };
 
 std::string FileOf(const ProxyCommandOptions& options) {
@@ -134,22 +136,21 @@ int NewKeyCommand(const ProxyCommandOptions& options) {
   const std::string path = KeysFile(options);
   if (path.empty())
     return FailCommand("proxy keys", "there is no state folder here; name a file with --file", 2);
-  // A line of the file's own format is parsed, so that both have one meaning.
-  std::string columns =
-      "id\tsha256\ttenant\tproject\tmodels\tbudgets\trpm\ttpm\tstreams\tprofile\texpires\tdefault_max_"
-      "tokens\n";
-  const auto number = [](int64_t value) { return value > 0 ? std::to_string(value) : std::string("-"); };
-  const auto text = [](const std::string& value) { return value.empty() ? std::string("-") : value; };
-  for (const std::string* one : {&options.id, &options.tenant, &options.project, &options.models,
-                                 &options.budgets, &options.expires, &options.profile}) {
-    if (one->find_first_of("\t\n\r") != std::string::npos)
-      return FailCommand("proxy keys", "a tab or a line break cannot be in a value", 2);
-  }
-  columns += options.id + "\t" + std::string(64, '0') + "\t" + options.tenant + "\t" + text(options.project) +
-             "\t" + text(options.models) + "\t" + text(options.budgets) + "\t" + number(options.rpm) + "\t" +
-             number(options.tpm) + "\t" + number(options.streams) + "\t" + text(options.profile) + "\t" +
-             text(options.expires) + "\t" + number(options.default_max_tokens) + "\n";
-  Result<proxy::KeyTable> settings = proxy::KeyTable::Parse(columns, "the options");
+  const auto number = [](int64_t value) { return value > 0 ? std::to_string(value) : std::string(); };
+  const std::string rpm = number(options.rpm), tpm = number(options.tpm), streams = number(options.streams),
+                    most = number(options.default_max_tokens);
+  const proxy::KeyCell cells[] = {{"id", options.id},
+                                  {"tenant", options.tenant},
+                                  {"project", options.project},
+                                  {"models", options.models},
+                                  {"budgets", options.budgets},
+                                  {"expires", options.expires},
+                                  {"profile", options.profile},
+                                  {"rpm", rpm},
+                                  {"tpm", tpm},
+                                  {"streams", streams},
+                                  {"default_max_tokens", most}};
+  const Result<proxy::VirtualKey> settings = proxy::KeyOf(cells);
   if (!settings) return FailCommand("proxy keys", settings.error().detail, 2);
   const bool exists = ::access(path.c_str(), F_OK) == 0;
   if (exists) {
@@ -168,7 +169,7 @@ int NewKeyCommand(const ProxyCommandOptions& options) {
           path + " has other columns than a new file; add a line by hand, or name another file with --file",
           1);
   }
-  const Result<proxy::NewKey> made = proxy::MakeKey(settings->keys().front());
+  const Result<proxy::NewKey> made = proxy::MakeKey(*settings);
   if (!made) return FailCommand("proxy keys", made.error().detail, 1);
   if (!exists) {
     if (const Status status = MakeFoldersAbove(path); !status)
@@ -182,19 +183,63 @@ int NewKeyCommand(const ProxyCommandOptions& options) {
   return WriteText(made->key + "\n") ? 0 : 1;
 }
 
+// Empty: that of the provider.
+std::string ProfileOf(const proxy::VirtualKey& key) {
+  return std::string(key.profile ? pricing::ProfileName(*key.profile) : "");
+}
+
+// {"schema":"gpulens.proxy_keys/1","keys":[…]}: without digests.
+std::string KeysJson(const proxy::KeyTable& keys) {
+  const auto text = [](std::string& out, const std::string& item) { AppendJsonString(out, item); };
+  std::string out;
+  {
+    JsonObject object(out);
+    object.Text("schema", "gpulens.proxy_keys/1");
+    object.List("keys", keys.keys(), [&](std::string& at, const proxy::VirtualKey& key) {
+      JsonObject one(at);
+      one.Text("id", key.id);
+      one.Text("tenant", key.tenant);
+      one.TextIfAny("project", key.project);
+      one.TextIfAny("profile", ProfileOf(key));
+      one.Text("state", key.revoked ? "revoked" : "active");
+      if (!key.models.empty()) one.List("models", key.models, text);
+      if (!key.budgets.empty()) one.List("budgets", key.budgets, text);
+      if (!key.own_budgets.empty())
+        one.List("own_budgets", key.own_budgets,
+                 [](std::string& to, const proxy::VirtualKey::OwnBudget& own) {
+                   AppendJsonString(to, pricing::UsdText(pricing::PicoSum(own.limit_pico)) + "/" +
+                                            proxy::BudgetWindowText(own.window));
+                 });
+      if (key.requests_per_minute > 0) one.Whole("rpm", key.requests_per_minute);
+      if (key.tokens_per_minute > 0) one.Whole("tpm", key.tokens_per_minute);
+      if (key.streams > 0) one.Whole("streams", key.streams);
+      if (key.default_max_tokens > 0) one.Whole("default_max_tokens", key.default_max_tokens);
+      if (key.expires_unix_ns > 0) one.Time("expires", key.expires_unix_ns);
+      if (!key.allow_unmetered.empty()) one.List("allow_unmetered", key.allow_unmetered, text);
+    });
+  }
+  return out + "\n";
+}
+
 int ListKeys(const ProxyCommandOptions& options) {
   const std::string path = KeysFile(options);
   const Result<proxy::KeyTable> keys = proxy::KeyTable::Load(path);
   if (!keys) return FailCommand("proxy keys", keys.error().detail, 1);
-  std::string out = "ID\tTENANT\tPROFILE\tSTATE\tMODELS\n";
+  if (options.json) return PrintText(KeysJson(*keys));
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  std::vector<std::string> head = {"ID", "TENANT", "PROFILE", "STATE", "MODELS"};
+  std::string lines = Joined(head, "\t") + "\n";
+  TextTable table(std::move(head));
   for (const proxy::VirtualKey& key : keys->keys()) {
-    std::string models;
-    for (const std::string& model : key.models) models += (models.empty() ? "" : ",") + model;
-    const std::string_view profile = proxy::KeyProfileName(key.profile);
-    out += key.id + "\t" + key.tenant + "\t" + std::string(profile.empty() ? "-" : profile) + "\t" +
-           (key.revoked ? "revoked" : "active") + "\t" + (models.empty() ? "*" : models) + "\n";
+    std::vector<std::string> cells = {key.id, key.tenant, ProfileOf(key).empty() ? "-" : ProfileOf(key),
+                                      key.revoked ? "revoked" : "active",
+                                      key.models.empty() ? "*" : Joined(key.models, ",")};
+    if (!terminal) lines += Joined(cells, "\t") + "\n";
+    else table.Add(std::move(cells));
   }
-  return WriteText(out) ? 0 : 1;
+  // Aligned for people; programs get a tab between two cells.
+  if (!terminal) return PrintText(lines);
+  return WriteOut(table.Text(static_cast<size_t>(TerminalColumns(STDOUT_FILENO)))) ? 0 : 1;
 }
 
 }  // namespace
@@ -242,6 +287,7 @@ void AddProxy(CLI::App& app, int& code) {
   make->add_option("--default-max-tokens", options.default_max_tokens,
                    "Set where a request has no limit of its own");
   make->callback([kept, &code] { code = NewKeyCommand(*kept); });
+  list->add_flag("--json", options.json, "JSON, with all that a key has but its hash");
   list->callback([kept, &code] { code = ListKeys(*kept); });
 }
 

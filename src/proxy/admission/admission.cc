@@ -96,9 +96,9 @@ std::string_view RefusalName(RefusalReason reason) noexcept {
   return kRefusalNames[static_cast<size_t>(reason)];
 }
 
-Refusal Admission::Refuse(RefusalReason reason, std::string message) {
+AdmissionRefusal Admission::Refuse(RefusalReason reason, std::string message) {
   refusals_[static_cast<size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
-  Refusal refusal;
+  AdmissionRefusal refusal;
   refusal.reason = reason;
   refusal.message = std::move(message);
   return refusal;
@@ -268,7 +268,7 @@ Admission::Decision Admission::Admit(const Client& client, const AdmissionReques
   return out;
 }
 
-std::optional<Refusal> Admission::RefuseUnmetered(const Client& client, std::string_view path) {
+std::optional<AdmissionRefusal> Admission::RefuseUnmetered(const Client& client, std::string_view path) {
   if (client.budgets.empty() && client.scoped.empty()) {
     for (const std::string& prefix : client.key->allow_unmetered) {
       if (!path.starts_with(prefix)) continue;

@@ -45,7 +45,7 @@ inline constexpr size_t kRefusalReasons = 14;
 // "bad_key": the value of a label. Static storage.
 std::string_view RefusalName(RefusalReason reason) noexcept;
 
-struct Refusal {
+struct AdmissionRefusal {
   RefusalReason reason = RefusalReason::kNoKey;
   int64_t retry_after_ns = 0;  // 0: unknown, or trying again does not help
   std::string budget;          // the name, when one refused
@@ -112,21 +112,21 @@ class Admission {
 
   struct Authenticated {
     ClientRef client;  // null: refused
-    std::optional<Refusal> refused;
+    std::optional<AdmissionRefusal> refused;
   };
   // `presented`: the key as the client sent it, without "Bearer"; empty: none.
   Authenticated Authenticate(std::string_view presented, Instant now);
 
   struct Decision {
     Grant grant;
-    std::optional<Refusal> refused;
+    std::optional<AdmissionRefusal> refused;
   };
   // Whether the request may be sent: model, then rates, then budgets. Refused, it holds nothing.
   Decision Admit(const Client& client, const AdmissionRequest& request, Instant now);
 
   // Whether the key may use a path that is not metered: it has no budget at all and lists a prefix that ends
   // where a segment ends. `path` is normalised.
-  std::optional<Refusal> RefuseUnmetered(const Client& client, std::string_view path);
+  std::optional<AdmissionRefusal> RefuseUnmetered(const Client& client, std::string_view path);
 
   // After kLease. Without a keeper calls `done` at once. `keeper` must outlive the requests.
   void SetKeeper(LeaseKeeper* keeper) noexcept { keeper_.store(keeper, std::memory_order_release); }
@@ -139,7 +139,7 @@ class Admission {
 
  private:
   struct Table;
-  Refusal Refuse(RefusalReason reason, std::string message);
+  AdmissionRefusal Refuse(RefusalReason reason, std::string message);
 
   const AdmissionOptions options_;
   Budgets budgets_;

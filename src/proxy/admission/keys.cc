@@ -57,8 +57,6 @@ constexpr std::string_view kColumnNames[] = {"id",
                                              "state"};
 constexpr size_t kColumns = std::size(kColumnNames);
 
-constexpr std::string_view kProfileNames[] = {"", "managed", "byok", "subscription", "byoc"};
-
 bool IsKeyId(std::string_view id) noexcept {
   return !id.empty() && id.size() <= kMostIdBytes && std::all_of(id.begin(), id.end(), [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-';
@@ -73,54 +71,25 @@ bool IsTenantName(std::string_view name) noexcept {
          });
 }
 
-// Parser of one file. Messages name the line, and the cell where it is no secret.
-class KeyFileReader {
+// The cells of one key, by column. Messages name the column, and the text where it is no secret.
+class KeyCells {
  public:
-  KeyFileReader(std::string_view text, const std::string& name) : name_(name), rest_(text) {
-    if (rest_.starts_with("\xEF\xBB\xBF")) rest_.remove_prefix(3);
+  void Clear() noexcept { cells_.fill({}); }
+  void Set(size_t column, std::string_view text) noexcept {
+    cells_[column] = text == "-" ? std::string_view() : text;
   }
 
-  Status Wrong(const std::string& what) const {
-    return {Code::kInvalidArgument, name_ + ":" + std::to_string(line_) + ": " + what};
-  }
-
-  Status ReadHeader() {
-    if (rest_.size() > KeyTable::kMostFileBytes) return Wrong("the file is longer than 32 MiB");
-    if (rest_.find('\0') != std::string_view::npos || !IsUtf8(rest_))
-      return Wrong("the file is not text in UTF-8");
-    ASSIGN_OR_RETURN(const bool any, Next());
-    if (!any) return Wrong("the file has no line with the names of its columns: id, sha256, tenant, …");
-    for (const std::string_view cell : cells_) {
-      const auto* found = std::find(std::begin(kColumnNames), std::end(kColumnNames), cell);
-      if (found == std::end(kColumnNames)) {
-        const std::string_view near = NearestWord(cell.substr(0, 64), kColumnNames);
-        return Wrong("unknown column \"" + Printable(cell.substr(0, 64)) + "\"" +
-                     (near.empty() ? "" : "; did you mean " + std::string(near) + "?"));
-      }
-      const auto column = static_cast<size_t>(found - std::begin(kColumnNames));
-      if (at_[column]) return Wrong("two columns are named " + std::string(cell));
-      at_[column] = header_++;
-    }
-    for (const Column needed : {kId, kSha256, kTenant}) {
-      if (!at_[needed]) return Wrong("the column " + std::string(kColumnNames[needed]) + " is missing");
-    }
-    return Ok();
-  }
-
-  // False: there is no further key.
-  Result<bool> ReadKey(VirtualKey& key) {
-    ASSIGN_OR_RETURN(const bool any, Next());
-    if (!any) return false;
-    if (cells_.size() > header_) return Wrong("more cells than columns");
-    const std::string_view id = Cell(kId);
-    if (!IsKeyId(id)) return Wrong("the id must have 1 to 32 letters, digits and hyphens");
-    key.id = id;
-    if (!FromHex(Cell(kSha256), reinterpret_cast<char*>(key.digest.data()), key.digest.size()))
+  // `digest`: sha256 must be there.
+  Status Read(VirtualKey& key, bool digest) const {
+    if (!IsKeyId(cells_[kId])) return Wrong("the id must have 1 to 32 letters, digits and hyphens");
+    key.id = cells_[kId];
+    if ((digest || !cells_[kSha256].empty()) &&
+        !FromHex(cells_[kSha256], reinterpret_cast<char*>(key.digest.data()), key.digest.size()))
       return Wrong("sha256 must be 64 hexadecimal digits: those of the secret, not the secret");
-    if (Cell(kTenant).empty() || !IsTenantName(Cell(kTenant)) || !IsTenantName(Cell(kProject)))
+    if (cells_[kTenant].empty() || !IsTenantName(cells_[kTenant]) || !IsTenantName(cells_[kProject]))
       return Wrong("tenant and project must have 1 to 64 letters, digits, hyphens, dots and underscores");
-    key.tenant = Cell(kTenant);
-    key.project = Cell(kProject);
+    key.tenant = cells_[kTenant];
+    key.project = cells_[kProject];
     RETURN_IF_ERROR(ReadList(kModels, key.models));
     RETURN_IF_ERROR(ReadBudgets(key));
     RETURN_IF_ERROR(ReadNumber(kRpm, key.requests_per_minute));
@@ -134,38 +103,15 @@ class KeyFileReader {
     }
     if (!key.allow_unmetered.empty() && !(key.budgets.empty() && key.own_budgets.empty()))
       return Wrong("a key with budgets reaches metered routes only; remove budgets or allow_unmetered");
-    return true;
+    return Ok();
   }
 
  private:
-  // Splits the next line that is neither empty nor a comment.
-  Result<bool> Next() {
-    while (!rest_.empty()) {
-      ++line_;
-      std::string_view line = TakeUntil(rest_, '\n');
-      if (line.ends_with('\r')) line.remove_suffix(1);
-      if (line.size() > kMostKeyLineBytes) return Wrong("the line is longer than 8192 bytes");
-      if (Trim(line).empty() || line.front() == '#') continue;
-      cells_.clear();
-      for (bool more = true; more;) {
-        more = line.find('\t') != std::string_view::npos;
-        cells_.push_back(Trim(TakeUntil(line, '\t')));
-        if (cells_.size() > 2 * kColumns) return Wrong("too many cells");
-      }
-      return true;
-    }
-    return false;
-  }
-
-  std::string_view Cell(Column column) const noexcept {
-    const std::optional<size_t> at = at_[column];
-    if (!at || *at >= cells_.size() || cells_[*at] == "-") return {};
-    return cells_[*at];
-  }
+  static Status Wrong(std::string what) { return {Code::kInvalidArgument, std::move(what)}; }
 
   Status ReadList(Column column, std::vector<std::string>& out) const {
     const std::string name(kColumnNames[column]);
-    std::string_view rest = Cell(column);
+    std::string_view rest = cells_[column];
     if (rest.ends_with(',')) return Wrong(name + " has an empty element");
     while (!rest.empty()) {
       const std::string_view item = Trim(TakeUntil(rest, ','));
@@ -197,7 +143,7 @@ class KeyFileReader {
   }
 
   Status ReadNumber(Column column, int64_t& out) const {
-    const std::string_view cell = Cell(column);
+    const std::string_view cell = cells_[column];
     if (cell.empty()) return Ok();
     const auto number = ParseInt<int64_t>(cell);
     if (!number || *number < 1 || *number > kMostPerMinute)
@@ -208,15 +154,18 @@ class KeyFileReader {
   }
 
   Status ReadWords(VirtualKey& key) const {
-    const auto* profile = std::find(std::begin(kProfileNames), std::end(kProfileNames), Cell(kProfile));
-    if (profile == std::end(kProfileNames))
-      return Wrong("profile must be managed, byok, subscription or byoc");
-    key.profile = static_cast<KeyProfile>(profile - std::begin(kProfileNames));
-    const std::string_view state = Cell(kState);
+    if (const std::string_view name = cells_[kProfile]; !name.empty()) {
+      constexpr pricing::Profile kProfiles[] = {pricing::Profile::kManaged, pricing::Profile::kByok,
+                                                pricing::Profile::kSubscription, pricing::Profile::kByoc};
+      const auto* profile = std::ranges::find(kProfiles, name, pricing::ProfileName);
+      if (profile == std::end(kProfiles)) return Wrong("profile must be managed, byok, subscription or byoc");
+      key.profile = *profile;
+    }
+    const std::string_view state = cells_[kState];
     if (!state.empty() && state != "active" && state != "revoked")
       return Wrong("state must be active or revoked");
     key.revoked = state == "revoked";
-    const std::string_view expires = Cell(kExpires);
+    const std::string_view expires = cells_[kExpires];
     if (expires.empty()) return Ok();
     const auto at =
         ParseRfc3339(expires.size() == 10 ? std::string(expires) + "T00:00:00Z" : std::string(expires));
@@ -226,11 +175,87 @@ class KeyFileReader {
     return Ok();
   }
 
+  std::array<std::string_view, kColumns> cells_;
+};
+
+// The column of this name; a message with the nearest one.
+Result<size_t> ColumnOf(std::string_view name) {
+  const auto* found = std::find(std::begin(kColumnNames), std::end(kColumnNames), name);
+  if (found != std::end(kColumnNames)) return static_cast<size_t>(found - std::begin(kColumnNames));
+  const std::string_view near = NearestWord(name.substr(0, 64), kColumnNames);
+  return Status{Code::kInvalidArgument,
+                "unknown column \"" + Printable(name.substr(0, 64)) + "\"" +
+                    (near.empty() ? "" : "; did you mean " + std::string(near) + "?")};
+}
+
+// Parser of one file. Messages name the line.
+class KeyFileReader {
+ public:
+  KeyFileReader(std::string_view text, const std::string& name) : name_(name), rest_(text) {
+    if (rest_.starts_with("\xEF\xBB\xBF")) rest_.remove_prefix(3);
+  }
+
+  Status Wrong(const std::string& what) const {
+    return {Code::kInvalidArgument, name_ + ":" + std::to_string(line_) + ": " + what};
+  }
+
+  Status ReadHeader() {
+    if (rest_.size() > KeyTable::kMostFileBytes) return Wrong("the file is longer than 32 MiB");
+    if (rest_.find('\0') != std::string_view::npos || !IsUtf8(rest_))
+      return Wrong("the file is not text in UTF-8");
+    ASSIGN_OR_RETURN(const bool any, Next());
+    if (!any) return Wrong("the file has no line with the names of its columns: id, sha256, tenant, …");
+    for (const std::string_view cell : cells_) {
+      const Result<size_t> column = ColumnOf(cell);
+      if (!column) return Wrong(column.error().detail);
+      if (at_[*column]) return Wrong("two columns are named " + std::string(cell));
+      at_[*column] = header_++;
+    }
+    for (const Column needed : {kId, kSha256, kTenant}) {
+      if (!at_[needed]) return Wrong("the column " + std::string(kColumnNames[needed]) + " is missing");
+    }
+    return Ok();
+  }
+
+  // False: there is no further key.
+  Result<bool> ReadKey(VirtualKey& key) {
+    ASSIGN_OR_RETURN(const bool any, Next());
+    if (!any) return false;
+    if (cells_.size() > header_) return Wrong("more cells than columns");
+    key_cells_.Clear();
+    for (size_t column = 0; column < kColumns; ++column) {
+      if (at_[column] && *at_[column] < cells_.size()) key_cells_.Set(column, cells_[*at_[column]]);
+    }
+    if (const Status status = key_cells_.Read(key, true); !status) return Wrong(status.detail);
+    return true;
+  }
+
+ private:
+  // Splits the next line that is neither empty nor a comment.
+  Result<bool> Next() {
+    while (!rest_.empty()) {
+      ++line_;
+      std::string_view line = TakeUntil(rest_, '\n');
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      if (line.size() > kMostKeyLineBytes) return Wrong("the line is longer than 8192 bytes");
+      if (Trim(line).empty() || line.front() == '#') continue;
+      cells_.clear();
+      for (bool more = true; more;) {
+        more = line.find('\t') != std::string_view::npos;
+        cells_.push_back(Trim(TakeUntil(line, '\t')));
+        if (cells_.size() > 2 * kColumns) return Wrong("too many cells");
+      }
+      return true;
+    }
+    return false;
+  }
+
   const std::string& name_;
   std::string_view rest_;
   size_t line_ = 0, header_ = 0;
   std::array<std::optional<size_t>, kColumns> at_;
   std::vector<std::string_view> cells_;
+  KeyCells key_cells_;
 };
 
 std::string Joined(const std::vector<std::string>& items) {
@@ -267,9 +292,7 @@ std::string TimeCell(int64_t unix_ns) {
 SecretDigest DigestOf(std::string_view secret) {
   Sha256 hash;
   hash.Add(secret);
-  SecretDigest out{};
-  FromHex(hash.Finish(), reinterpret_cast<char*>(out.data()), out.size());
-  return out;
+  return hash.FinishBytes();
 }
 
 // Reads every byte, whatever the first ones are. The barrier keeps the compiler from ending early.
@@ -286,10 +309,6 @@ const std::string_view kKeyColumns =
     "id\tsha256\ttenant\tproject\tmodels\tbudgets\trpm\ttpm\tstreams\tprofile\texpires\tdefault_max_tokens\t"
     "allow_unmetered\tstate";
 
-std::string_view KeyProfileName(KeyProfile profile) noexcept {
-  return kProfileNames[static_cast<size_t>(profile)];
-}
-
 bool VirtualKey::AllowsModel(std::string_view model) const noexcept {
   return models.empty() || std::any_of(models.begin(), models.end(), [&](const std::string& pattern) {
            return MatchesStars(pattern, model);
@@ -298,6 +317,20 @@ bool VirtualKey::AllowsModel(std::string_view model) const noexcept {
 
 size_t KeyTable::Hash::operator()(std::string_view id) const noexcept {
   return HashBytes(id, 0, ProcessHashKey());
+}
+
+Result<VirtualKey> KeyOf(std::span<const KeyCell> cells) {
+  KeyCells read;
+  for (const KeyCell& cell : cells) {
+    ASSIGN_OR_RETURN(const size_t column, ColumnOf(cell.column));
+    if (cell.text.find_first_of("\t\n\r") != std::string_view::npos || !IsUtf8(cell.text))
+      return Status{Code::kInvalidArgument,
+                    std::string(cell.column) + " has a tab, a line break or bytes that are not UTF-8"};
+    read.Set(column, Trim(cell.text));
+  }
+  VirtualKey key;
+  RETURN_IF_ERROR(read.Read(key, false));
+  return key;
 }
 
 Result<KeyTable> KeyTable::Parse(std::string_view text, const std::string& name) {
@@ -376,7 +409,7 @@ std::string KeyLine(const VirtualKey& key) {
                                        NumberCell(key.requests_per_minute),
                                        NumberCell(key.tokens_per_minute),
                                        NumberCell(key.streams),
-                                       std::string(KeyProfileName(key.profile)),
+                                       std::string(key.profile ? pricing::ProfileName(*key.profile) : ""),
                                        TimeCell(key.expires_unix_ns),
                                        NumberCell(key.default_max_tokens),
                                        Joined(key.allow_unmetered),

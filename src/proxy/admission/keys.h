@@ -12,14 +12,17 @@
 //   budgets             names of budgets, or amounts of the key's own: "25.50/month", "10/day+02:00", "5/5h"
 //   rpm, tpm, streams   requests and tokens a minute, streams at once; default: no limit
 //   profile             managed, byok, subscription or byoc; default: that of the provider
-//   expires             RFC 3339, or a date, which begins in UTC: the first moment at which the key is
-//   invalid default_max_tokens  what is set where a request has no limit of its own allow_unmetered prefixes
-//   of paths without metering; not together with budgets state               active (default) or revoked
+//   expires             RFC 3339, or a date, which begins in UTC: the first moment at which the key is not valid
+//   default_max_tokens  what is set where a request has no limit of its own
+//   allow_unmetered     prefixes of paths without metering; not together with budgets
+//   state               active (default) or revoked
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -28,18 +31,16 @@
 
 #include <gpulens/status.h>
 
+#include "base/hash.h"
+#include "pricing/charge.h"
 #include "proxy/admission/budgets.h"
 
 namespace gpulens::proxy {
 
-using SecretDigest = std::array<unsigned char, 32>;  // SHA-256
+using SecretDigest = Sha256::Digest;
 SecretDigest DigestOf(std::string_view secret);
 // In a time that does not depend on what they have.
 bool EqualInConstantTime(const SecretDigest& a, const SecretDigest& b) noexcept;
-
-enum class KeyProfile : uint8_t { kOfProvider, kManaged, kByok, kSubscription, kByoc };
-// "managed"; "" for kOfProvider.
-std::string_view KeyProfileName(KeyProfile profile) noexcept;
 
 struct VirtualKey {
   struct OwnBudget {
@@ -54,9 +55,9 @@ struct VirtualKey {
   std::vector<std::string> budgets;  // names
   std::vector<OwnBudget> own_budgets;
   int64_t requests_per_minute = 0, tokens_per_minute = 0, streams = 0;  // 0: no limit
-  KeyProfile profile = KeyProfile::kOfProvider;
-  int64_t expires_unix_ns = 0;     // 0: never
-  int64_t default_max_tokens = 0;  // 0: none
+  std::optional<pricing::Profile> profile;                              // none: that of the provider
+  int64_t expires_unix_ns = 0;                                          // 0: never
+  int64_t default_max_tokens = 0;                                       // 0: none
   std::vector<std::string> allow_unmetered;
   bool revoked = false;
 
@@ -76,6 +77,14 @@ struct KeyCheck {
   KeyOutcome outcome = KeyOutcome::kUnknown;
   const VirtualKey* key = nullptr;  // null when unknown
 };
+
+// A cell of a key: the name of its column, and its text. An empty text and "-" are the default.
+struct KeyCell {
+  std::string_view column, text;
+};
+// The key that a line with these cells has; without sha256 its digest is zeros. kInvalidArgument: a cell that
+// cannot be in a file, or an unknown column; a message never has a digest.
+Result<VirtualKey> KeyOf(std::span<const KeyCell> cells);
 
 // The keys of a file. Immutable; any thread. Moving keeps pointers to keys valid.
 class KeyTable {
@@ -116,7 +125,8 @@ struct NewKey {
 extern const std::string_view kKeyColumns;  // the first line of a new file
 // `settings` as a line of kKeyColumns, without a newline.
 std::string KeyLine(const VirtualKey& settings);
-// Draws the secret from the kernel; settings.digest is ignored. kInvalidArgument: a bad id or tenant.
+// Draws the secret from the kernel; settings.digest is ignored. kInvalidArgument: a value that a line cannot
+// have.
 // kUnavailable: no random bytes.
 Result<NewKey> MakeKey(VirtualKey settings);
 

@@ -130,7 +130,7 @@ TEST(Keys, ALineHasEverySetting) {
   EXPECT_EQ(key.requests_per_minute, 60);
   EXPECT_EQ(key.tokens_per_minute, 100'000);
   EXPECT_EQ(key.streams, 4);
-  EXPECT_EQ(KeyProfileName(key.profile), "byok");
+  EXPECT_EQ(key.profile, pricing::Profile::kByok);
   EXPECT_EQ(key.expires_unix_ns, 1'801'353'600'000'000'000);
   EXPECT_EQ(key.default_max_tokens, 4096);
   EXPECT_TRUE(table->Find("k2")->AllowsModel("anything"));
@@ -196,6 +196,38 @@ TEST(Keys, BearerTokensAreTakenFromTheirHeader) {
   EXPECT_EQ(BearerToken("bearer  gpl_a_x "), "gpl_a_x");
   EXPECT_EQ(BearerToken("Basic gpl_a_x"), "");
   EXPECT_EQ(BearerToken("Bearer"), "");
+}
+
+TEST(Keys, CellsHaveTheRulesOfALine) {
+  const KeyCell good[] = {{"id", "ada"},
+                          {"tenant", "acme"},
+                          {"project", ""},
+                          {"models", "gpt-*,claude"},
+                          {"rpm", "60"},
+                          {"streams", "-"},
+                          {"profile", "byoc"},
+                          {"budgets", "team,25.50/month"},
+                          {"expires", "2027-01-31"}};
+  const auto key = KeyOf(good);
+  ASSERT_TRUE(key) << key.error().detail;
+  EXPECT_EQ(key->models, (std::vector<std::string>{"gpt-*", "claude"}));
+  EXPECT_EQ(key->requests_per_minute, 60);
+  EXPECT_EQ(key->streams, 0);
+  EXPECT_EQ(key->profile, pricing::Profile::kByoc);
+  EXPECT_EQ(key->own_budgets.size(), 1u);
+  EXPECT_EQ(key->digest, SecretDigest{});
+  const auto wrong = [](KeyCell cell) {
+    const KeyCell cells[] = {{"id", "ada"}, {"tenant", "acme"}, cell};
+    const auto read = KeyOf(cells);
+    return read ? std::string("accepted") : read.error().detail;
+  };
+  EXPECT_EQ(wrong({"rpm", "0"}), "rpm must be a whole number from 1 to 10^12, not \"0\"");
+  EXPECT_EQ(wrong({"id", "a b"}), "the id must have 1 to 32 letters, digits and hyphens");
+  EXPECT_EQ(wrong({"models", "a\tb"}), "models has a tab, a line break or bytes that are not UTF-8");
+  EXPECT_EQ(wrong({"profile", "free"}), "profile must be managed, byok, subscription or byoc");
+  EXPECT_EQ(wrong({"budget", "x"}), "unknown column \"budget\"; did you mean budgets?");
+  EXPECT_EQ(wrong({"sha256", "12"}),
+            "sha256 must be 64 hexadecimal digits: those of the secret, not the secret");
 }
 
 }  // namespace

@@ -165,7 +165,7 @@ Result<std::vector<ChargeSumRow>> ChargeFile::Sum(const ChargeQuery& query) {
   return charge_sql::FinishSums(std::move(rows), query);
 }
 
-Result<std::vector<__int128>> ChargeFile::Spent(std::span<const BudgetWindow> windows) {
+Result<std::vector<__int128>> ChargeFile::Spent(std::span<const SpentWindow> windows) {
   return charge_sql::SpentBy(windows, "llm_charge", Engine::kSqlite,
                              [&](const std::string& sql, const auto& on_row) -> Status {
                                ASSIGN_OR_RETURN(sqlite::Statement row, database_.Prepare(sql));

@@ -36,7 +36,7 @@ class ChargeFile final : public ChargeStore {
 
   Result<ChargeWriteCounts> Write(std::span<const ChargeRecord> records) override;
   Result<std::vector<ChargeSumRow>> Sum(const ChargeQuery& query) override;
-  Result<std::vector<__int128>> Spent(std::span<const BudgetWindow> windows) override;
+  Result<std::vector<__int128>> Spent(std::span<const SpentWindow> windows) override;
   Result<std::vector<ChargeRecord>> List(const ChargePlace& after, size_t limit,
                                          const ChargeQuery& which = {}) override;
   Result<std::optional<IdempotentCharge>> FindIdempotent(std::string_view key, const IdempotencyHash& hash,

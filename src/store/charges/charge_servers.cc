@@ -78,7 +78,7 @@ class QueriedCharges : public ChargeStore {
     return charge_sql::FinishSums(std::move(rows), query);
   }
 
-  Result<std::vector<__int128>> Spent(std::span<const BudgetWindow> windows) override {
+  Result<std::vector<__int128>> Spent(std::span<const SpentWindow> windows) override {
     return charge_sql::SpentBy(windows, kChargeTable, engine,
                                [&](const std::string& sql, const auto& on_row) {
                                  return self().Select(sql, [&](const auto& row) {

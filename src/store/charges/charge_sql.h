@@ -136,7 +136,7 @@ Result<std::vector<ChargeSumRow>> FinishSums(std::vector<ChargeSumRow> rows, con
 std::string SpentSql(int64_t since_unix_ns, std::string_view table, Engine engine);
 // Calls query(sql, on_row) once for each time; on_row gets a row of the columns above.
 template <class RunQuery>
-Result<std::vector<__int128>> SpentBy(std::span<const BudgetWindow> windows, std::string_view table,
+Result<std::vector<__int128>> SpentBy(std::span<const SpentWindow> windows, std::string_view table,
                                       Engine engine, RunQuery run) {
   std::vector<__int128> spent(windows.size());
   std::vector<bool> done(windows.size());

@@ -58,7 +58,7 @@ struct ChargeSumRow {
 };
 
 // What a budget has spent in its window.
-struct BudgetWindow {
+struct SpentWindow {
   std::string budget;
   int64_t since_unix_ns = 0;
 };
@@ -97,7 +97,7 @@ class ChargeStore {
   static constexpr size_t kMostRows = 100'000;
   virtual Result<std::vector<ChargeSumRow>> Sum(const ChargeQuery& query) = 0;
   // charged_pico of each window, in the same order.
-  virtual Result<std::vector<__int128>> Spent(std::span<const BudgetWindow> windows) = 0;
+  virtual Result<std::vector<__int128>> Spent(std::span<const SpentWindow> windows) = 0;
   // Records behind `after` in the order of (settled_unix_ns, id), at most `limit` (and kMostBatch), of those
   // that `which` lets through; its `by` is not used.
   virtual Result<std::vector<ChargeRecord>> List(const ChargePlace& after, size_t limit,

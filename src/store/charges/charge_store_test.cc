@@ -285,7 +285,7 @@ TEST_P(ChargeStoreContract, SpentOfEachBudgetIsOfItsWindow) {
   ASSERT_TRUE(store);
   const std::vector<ChargeRecord> records = Charges(0, 300);
   ASSERT_TRUE(store->Write(records).ok());
-  const std::vector<BudgetWindow> windows = {{"team-0", 0},
+  const std::vector<SpentWindow> windows = {{"team-0", 0},
                                              {"team-1", records[100].settled_unix_ns},
                                              {"key-3", records[100].settled_unix_ns},
                                              {"key-3", records[100].settled_unix_ns + 1},
@@ -636,7 +636,7 @@ TEST(ClickChargesTest, ReadsSumsWithoutRowsThatWereWrittenTwice) {
   EXPECT_THAT(sql, HasSubstr("intDiv(list_pico,1000000)"));
   EXPECT_THAT(sql, HasSubstr("key_id='it\\'s'"));
   fake.Selects("budgets\ta\tb\nx\\ny\t2\t3\n");
-  const std::vector<BudgetWindow> windows = {{"y", 5}};
+  const std::vector<SpentWindow> windows = {{"y", 5}};
   const auto spent = (*store)->Spent(windows);
   ASSERT_TRUE(spent.ok()) << spent.status().detail;
   EXPECT_TRUE(spent->front() == 2'000'003);

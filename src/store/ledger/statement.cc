@@ -1,6 +1,7 @@
 #include "store/ledger/statement.h"
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <utility>
 
@@ -271,9 +272,7 @@ MerkleTree::Node MerkleTree::HashOf(char prefix, std::string_view left, std::str
   hash.Add(std::string_view(&prefix, 1));
   hash.Add(left);
   hash.Add(right);
-  Node node;
-  FromHex(hash.Finish(), node.data(), node.size());
-  return node;
+  return std::bit_cast<Node>(hash.FinishBytes());
 }
 
 namespace {
