@@ -286,11 +286,11 @@ TEST_P(ChargeStoreContract, SpentOfEachBudgetIsOfItsWindow) {
   const std::vector<ChargeRecord> records = Charges(0, 300);
   ASSERT_TRUE(store->Write(records).ok());
   const std::vector<SpentWindow> windows = {{"team-0", 0},
-                                             {"team-1", records[100].settled_unix_ns},
-                                             {"key-3", records[100].settled_unix_ns},
-                                             {"key-3", records[100].settled_unix_ns + 1},
-                                             {"team", 0},
-                                             {"of none", 0}};
+                                            {"team-1", records[100].settled_unix_ns},
+                                            {"key-3", records[100].settled_unix_ns},
+                                            {"key-3", records[100].settled_unix_ns + 1},
+                                            {"team", 0},
+                                            {"of none", 0}};
   const auto spent = store->Spent(windows);
   ASSERT_TRUE(spent.ok()) << spent.status().detail;
   ASSERT_EQ(spent->size(), windows.size());
