@@ -102,8 +102,7 @@ HttpResponse JsonPage(std::string body) {
 std::optional<HttpResponse> AnswerOperatorPage(const RelayHead& head, std::string_view path,
                                                const ProxyConfig& config, ProxyShared& shared) {
   if (head.method() != "GET" && head.method() != "HEAD") return std::nullopt;
-  if (path == "/-/healthy" || path == "/-/ready" || path == "/health")
-    return HttpResponse::Text(200, "OK");
+  if (path == "/-/healthy" || path == "/-/ready" || path == "/health") return HttpResponse::Text(200, "OK");
   if (path != "/metrics" || !config.serve_metrics) return std::nullopt;
   return MetricsPage(head, config, shared);
 }

@@ -16,8 +16,8 @@
 #include "base/text.h"
 #include "cli/common/output.h"
 #include "cli/proxy/proxy_options.h"
-#include "cli/proxy/telemetry_records.h"
 #include "cli/proxy/proxy_otlp.h"
+#include "cli/proxy/telemetry_records.h"
 #include "net/auth/web_config.h"
 #include "net/client/http_client.h"
 #include "net/server/server.h"
@@ -124,7 +124,8 @@ proxy::ProxyFiles ProxyFilesOf(const LoadOutcome& loaded) {
   }
   proxy::AddPostgresFiles(config.Group("budget_engine").Text("url"), out);
   if (const std::string& telemetry = config.Group("telemetry").Text("url"); !telemetry.empty()) {
-    if (const std::string path = TelemetryFile(telemetry); !path.empty()) out.folders.push_back(FolderOf(path));
+    if (const std::string path = TelemetryFile(telemetry); !path.empty())
+      out.folders.push_back(FolderOf(path));
     else proxy::AddPostgresFiles(telemetry, out);
   }
   return out;
@@ -154,7 +155,8 @@ int RunProxy(const std::string& file) {
   ReportSandbox(mode, sandbox);
   std::unique_ptr<proxy::RequestRecords> records;
   if (!options.telemetry.empty()) {
-    auto opened = OpenTelemetryRecords({.place = options.telemetry, .retention = options.telemetry_retention});
+    auto opened =
+        OpenTelemetryRecords({.place = options.telemetry, .retention = options.telemetry_retention});
     if (!opened) return fail(opened.error());
     records = *std::move(opened);
   }
