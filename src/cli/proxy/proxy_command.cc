@@ -20,6 +20,7 @@
 #include "cli/proxy/proxy_options.h"
 #include "cli/proxy/proxy_run.h"
 #include "config/print.h"
+#include "pricing/list_prices.h"
 #include "proxy/admission/keys.h"
 #include "proxy/llm_proxy.h"
 #include "wire/json/json_object.h"
@@ -51,7 +52,7 @@ Exit: 0 done · 1 the file cannot be read or written · 2 wrong use)";
 
 struct ProxyCommandOptions {
   std::string config_file;
-  bool check = false, print_routes = false, print_config = false, markdown = false;
+  bool check = false, print_routes = false, print_prices = false, print_config = false, markdown = false;
   // Of keys.
   std::string keys_file, id, tenant, project, models, budgets, expires, profile;
   int64_t rpm = 0, tpm = 0, streams = 0, default_max_tokens = 0;
@@ -88,13 +89,19 @@ int Check(const proxy::ProxyOptions& options, const std::string& file) {
     out += options.keys_file + ": " + std::to_string(keys->keys().size()) + " keys\n";
   } else {
     out += options.keys_file + ": " + keys.error().detail + "\n";
+    if (::access(options.keys_file.c_str(), F_OK) != 0)
+      out += "the first key: gpulens proxy keys new --id NAME --tenant NAME --config " + file + "\n";
     code = 2;
   }
   Result<pricing::PriceTable> prices = proxy::LoadPrices(options);
   if (prices) {
-    for (const pricing::PriceTable::Source& source : prices->sources())
-      out += source.name + ": " + std::to_string(source.rows) + " rows of these providers, " +
-             std::to_string(source.disputed) + " of them disputed\n";
+    for (const pricing::PriceTable::Source& source : prices->sources()) {
+      out += "prices " + source.name;
+      if (source.name == proxy::kBuiltinPrices) out += " of " + std::string(pricing::kListPricesDay);
+      out += ": " + Plural(source.rows, "row", "rows") + " of these providers";
+      if (source.disputed > 0) out += ", " + std::to_string(source.disputed) + " disputed";
+      out += "\n";
+    }
     if (prices->models() == 0) out += "no price is known: no key with a budget can use a managed provider\n";
   } else {
     out += prices.error().detail + "\n";
@@ -113,6 +120,7 @@ int Check(const proxy::ProxyOptions& options, const std::string& file) {
 
 int RunCommand(const ProxyCommandOptions& options) {
   if (options.print_routes) return PrintRoutes();
+  if (options.print_prices) return WriteText(pricing::ListPrices()) ? 0 : 1;
   if (options.print_config)
     return WriteText(options.markdown ? PrintMarkdownSchema(ProxySchema()) : PrintSchema(ProxySchema())) ? 0
                                                                                                          : 1;
@@ -255,6 +263,8 @@ void AddProxy(CLI::App& app, int& code) {
             "Its file; default: $GPULENS_PROXY_CONFIG, /etc/gpulens/proxy.yaml", "FILE");
   command->add_flag("--check", options.check, "Read the file, keys and prices, and print what they mean");
   command->add_flag("--print-routes", options.print_routes, "Print the paths it knows");
+  command->add_flag("--print-prices", options.print_prices,
+                    "Print the list prices that the program has, as a price file");
   command->add_flag("--print-config", options.print_config,
                     "Print every key with its type, default and meaning");
   command->add_flag("--markdown", options.markdown, "Of --print-config: as the table of docs/proxy.md");
