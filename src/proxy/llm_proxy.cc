@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "pricing/list_prices.h"
 #include "proxy/admission/engines.h"
+#include "proxy/admission/lease_starts.h"
 #include "proxy/journal/charge_fold.h"
 #include "proxy/journal/idempotency.h"
 #include "proxy/llm_policy.h"
@@ -184,8 +185,10 @@ class LlmProxy::Impl {
     if (folds_.empty()) return;
     const std::string& place = options_.stores.front().place;
     if (!IsChargeServer(place) && ::access(place.c_str(), F_OK) != 0 && errno == ENOENT &&
-        journal_->stats().next_id <= 1)
-      return;  // the first start
+        found_.records == 0 && journal_->stats().next_id <= 1) {
+      charges_known_ = true;  // the first start
+      return;
+    }
     const bool complete = folds_.front()->Drain(kFoldAtStart);
     Result<std::unique_ptr<ChargeStore>> store = OpenStoreToRead(place);
     Status status = store ? Ok() : store.error();
@@ -207,12 +210,43 @@ class LlmProxy::Impl {
         status = spent.error();
       }
     }
-    if (!status || !complete)
+    charges_known_ = status && complete;
+    if (!charges_known_)
       Log(LogLevel::kError, "proxy", "budgets_not_read",
           "What budgets have spent is not known completely: " +
               (status ? "the store " + options_.stores.front().name + " is behind the journal"
                       : status.detail) +
               ".");
+  }
+
+  std::string LeaseStartsPath() const { return options_.journal.folder + "/leases"; }
+
+  // Ends the leases of earlier starts of this replica, by what the rows have of each start.
+  Status ReportEndedLeases() {
+    ASSIGN_OR_RETURN(lease_starts_, ReadLeaseStarts(LeaseStartsPath()));
+    if (lease_starts_.empty()) return Ok();
+    if (options_.stores.empty() || IsChargeServer(options_.stores.front().place))
+      return {Code::kUnavailable, "the first store has rows of other replicas, too"};
+    if (!charges_known_) return {Code::kUnavailable, "the first store is behind the journal"};
+    ASSIGN_OR_RETURN(auto store, OpenStoreToRead(options_.stores.front().place));
+    const Instant now = RealClock().Now();
+    for (const Budgets::LeaseState& state : admission_.budgets().LeaseStates(true)) {
+      BudgetSpec budget;
+      budget.name = state.budget->name();
+      budget.limit_pico = state.limit_pico;
+      budget.window = state.window;
+      std::vector<SpentWindow> since;
+      for (const LeaseStart& start : lease_starts_) since.push_back({budget.name, start.since_unix_ns});
+      ASSIGN_OR_RETURN(std::vector<__int128> spent, store->Spent(since));
+      spent.push_back(0);
+      for (size_t i = 0; i < lease_starts_.size(); ++i) {
+        const __int128 pico = std::clamp<__int128>(spent[i] - spent[i + 1], 0, INT64_MAX);
+        RETURN_IF_ERROR(
+            keeper_->ReportEnded(budget, lease_starts_[i].fence, static_cast<int64_t>(pico), now));
+      }
+    }
+    lease_starts_.clear();
+    return Ok();
   }
 
   Status StartLeases() {
@@ -221,7 +255,17 @@ class LlmProxy::Impl {
     LeaseOptions leases;
     leases.replica = options_.replica;
     leases.open_when_down = options_.open_when_down;
+    // Rows that the recovery of the journal wrote are of the start before.
+    leases.on_fence = [this, since = RealClock().Now().unix_ns](int64_t fence) {
+      std::vector<LeaseStart> starts = lease_starts_;
+      starts.push_back({fence, since});
+      return WriteLeaseStarts(LeaseStartsPath(), starts);
+    };
     keeper_ = std::make_unique<LeaseKeeper>(*engine_, admission_.budgets(), leases);
+    if (const Status reported = ReportEndedLeases(); !reported)
+      Log(LogLevel::kWarn, "proxy", "leases_not_reported",
+          "What earlier starts leased of shared budgets counts as spent until their windows end: " +
+              reported.detail + ".");
     RETURN_IF_ERROR(keeper_->Start());
     admission_.SetKeeper(keeper_.get());
     return Ok();
@@ -278,6 +322,8 @@ class LlmProxy::Impl {
   std::unique_ptr<Journal> journal_;
   JournalFound found_;
   std::vector<std::unique_ptr<ChargeFold>> folds_;
+  bool charges_known_ = false;            // the first store has all of the journal
+  std::vector<LeaseStart> lease_starts_;  // earlier ones that are not reported; then the keeper's thread's
   std::unique_ptr<BudgetEngine> engine_;
   std::unique_ptr<LeaseKeeper> keeper_;
   std::unique_ptr<GenaiTelemetry> telemetry_;  // null: nothing is sent

@@ -20,10 +20,11 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.error
 import urllib.request
 
 import chaos_provider
-from agent import BINARY, free_port, value, wait_until
+from agent import BINARY, PEERS, free_port, peer, value, wait_until
 
 MINUTES = float(os.environ.get("GPULENS_SOAK_MINUTES", "0"))
 SEED = os.environ.get("GPULENS_CHAOS_SEED", f"{random.randrange(1 << 32):08x}")
@@ -330,6 +331,47 @@ class Chaos(unittest.TestCase):
         # An answer is settled before its end is sent; errors are afterwards, so that a kill can come between.
         if end == "whole" and status == 200:
             self.assertEqual((row["outcome"], row["counted_by"]), ("complete", "calibrated" if act == "no_json" else "usage"), "a client got this answer whole")
+
+
+class Leases(unittest.TestCase):
+    """Two replicas share a hard budget by a real redis-server. What a killed one had leased comes back when it starts again."""
+
+    def test_the_lease_of_a_killed_replica_ends_at_its_next_start(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-chaos-"))
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        redis_port, redis = free_port(), peer("redis-server")
+        server = subprocess.Popen([redis, "--port", str(redis_port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)], stdout=subprocess.DEVNULL,
+                                  env={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": str(PEERS / "usr/lib/x86_64-linux-gnu")})
+        self.addCleanup(lambda: (server.kill(), server.wait()))
+        replicas = {}
+        for name in ("a", "b"):
+            (folder / name).mkdir()
+            world = replicas[name] = World(folder / name)
+            self.addCleanup(world.close)
+            # A request reserves about 1030 microdollars, so the second has no room while the first one's is leased; it costs 780 at most.
+            text = world.config.read_text().replace(f"usd: '{LIMIT_PICO / 1e12:.6f}'", "usd: '0.0019', shared: true")
+            world.config.write_text(text + f"budget_engine: {{url: 'redis://127.0.0.1:{redis_port}', replica: {name}}}\n")
+            world.start()
+            wait_until(world.serves, what="the proxy")
+        a, b = replicas["a"], replicas["b"]
+        self.assertEqual(self.send(a, "whole"), 200)
+        a.process.kill()
+        a.process.wait()
+        # Most of the budget is leased to one that is dead.
+        self.assertEqual(self.send(b, "whole"), 429)
+        a.start()
+        wait_until(a.serves, what="the proxy")
+        self.assertEqual(wait_until(lambda: (status := self.send(b, "whole")) != 429 and status, what="a lease"), 200)
+
+    @staticmethod
+    def send(world, act):
+        name = next(name for name in (f"{random.random()}" for _ in range(1000)) if chaos_provider.act_of(name, "one") == act)
+        body = json.dumps({"user": name, "model": "gpt-test", "max_tokens": 64, "messages": [{"role": "user", "content": "x" * 160}]}).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{world.port}/v1/chat/completions", body, {"Authorization": f"Bearer {world.poor}"})
+        try:
+            return urllib.request.urlopen(request, timeout=20).status
+        except urllib.error.HTTPError as error:
+            return error.code
 
 
 if __name__ == "__main__":

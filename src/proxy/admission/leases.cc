@@ -52,9 +52,13 @@ LeaseReply ApplyLeaseCall(const LeaseCall& call, int64_t now_ms, EngineBudget& b
     budget.spent = 0;
     budget.window_ms = call.rolling_ms > 0 ? now_ms : call.window_ms;
   }
-  EngineHolder& holder = holders[{call.replica, call.fence}];
   LeaseReply reply;
-  if (call.close || call.sequence > holder.sequence) {
+  EngineHolder none;
+  const auto known = holders.find({call.replica, call.fence});
+  // What a start of which nothing is known has spent may be of a window that is forgotten.
+  const bool ignored = call.close && known == holders.end();
+  EngineHolder& holder = ignored ? none : holders[{call.replica, call.fence}];
+  if (!ignored && (call.close || call.sequence > holder.sequence)) {
     const int64_t spent = std::max<int64_t>(call.spent - holder.spent, 0);
     holder.spent += spent;
     const int64_t of_lease = std::min(spent, holder.amount);
@@ -192,6 +196,7 @@ void LeaseKeeper::Step(Instant now, bool all) {
 Status LeaseKeeper::SendAll(std::vector<Budgets::LeaseState> states, Instant now, bool stopping) {
   if (fence() == 0) {
     ASSIGN_OR_RETURN(const int64_t fence, engine_.NewFence());
+    if (options_.on_fence) RETURN_IF_ERROR(options_.on_fence(fence));
     fence_.store(fence, std::memory_order_relaxed);
   }
   for (const Budgets::LeaseState& state : states) {

@@ -42,7 +42,7 @@ struct LeaseCall {
   int64_t give_back = 0;
   int64_t want = 0, least = 0;  // grants want, or with less than 5 % of the limit left only least; or nothing
   int64_t ttl_ms = 0;
-  bool close = false;  // the last report of a start: its lease ends
+  bool close = false;  // the last report of a start: its lease ends; ignored where the start is not known
 };
 
 struct LeaseReply {
@@ -94,6 +94,9 @@ struct LeaseOptions {
   Duration idle = std::chrono::seconds(10);  // a lease without use is given back
   Duration retry = std::chrono::seconds(1);  // after a failure, and when a budget is used up
   bool open_when_down = false;               // admit while the engine is away, and count; else refuse
+  // Keeps the fence of this start, before anything is leased to it: its lease counts as spent after a crash
+  // until ReportEnded. On the keeper's thread. Fails: nothing is leased, and it is called again.
+  std::function<Status(int64_t fence)> on_fence = nullptr;
 };
 
 // Keeps the leases of shared budgets: reports each second, takes ahead, gives back. A slice is what the last
@@ -124,8 +127,7 @@ class LeaseKeeper {
   // spent until now, ends. Before Start, or on its thread. Repeating it changes nothing.
   Status ReportEnded(const BudgetSpec& budget, int64_t fence, int64_t spent_pico, Instant now);
 
-  // Of this start; 0 until the engine has answered. For the journal, so that ReportEnded can follow. Any
-  // thread.
+  // Of this start; 0 until the engine has answered. Any thread.
   int64_t fence() const noexcept { return fence_.load(std::memory_order_relaxed); }
 
   struct Counts {

@@ -5,6 +5,8 @@
 #include <random>
 #include <thread>
 
+#include "base/files.h"
+#include "proxy/admission/lease_starts.h"
 #include "proxy/admission/leases_testing.h"
 
 namespace gpulens::proxy {
@@ -217,6 +219,52 @@ TEST_F(LeaseKeepers, TheLeaseOfADeadReplicaCountsAsSpentUntilItsReport) {
   EXPECT_EQ(b.Spend(41 * kMicro, now_), BudgetAnswer::kLease);
   b.keeper.Step(now_, false);
   EXPECT_EQ(b.Spend(41 * kMicro, now_), BudgetAnswer::kAdmitted);
+}
+
+TEST_F(LeaseKeepers, TheEndOfAnUnknownStartChangesNothing) {
+  Replica& a = Start("a", SharedSpec(100));
+  EXPECT_EQ(a.Spend(60 * kMicro, now_), BudgetAnswer::kLease);
+  a.keeper.Step(now_, false);
+  EXPECT_TRUE(a.keeper.ReportEnded(SharedSpec(100), a.keeper.fence() + 7, 45 * kMicro, now_));
+  EXPECT_EQ(Engine().spent, 0);
+  EXPECT_EQ(Engine().leased, 60);
+}
+
+TEST_F(LeaseKeepers, NothingIsLeasedBeforeTheFenceIsKept) {
+  LeaseOptions options;
+  options.replica = "a";
+  int64_t kept = 0;
+  bool works = false;
+  options.on_fence = [&](int64_t fence) {
+    kept = fence;
+    return works ? Ok() : Status{Code::kIo, "the disk is full"};
+  };
+  Replica a(std::make_unique<MemoryEngine>(state_), SharedSpec(100), options);
+  EXPECT_EQ(a.Spend(60 * kMicro, now_), BudgetAnswer::kLease);
+  a.keeper.Step(now_, false);
+  EXPECT_EQ(a.Spend(60 * kMicro, now_), BudgetAnswer::kEngineDown);
+  EXPECT_EQ(a.keeper.fence(), 0);
+  EXPECT_EQ(Engine().leased, 0);
+  works = true;
+  Advance(std::chrono::seconds(2));
+  a.keeper.Step(now_, true);
+  EXPECT_EQ(a.Spend(60 * kMicro, now_), BudgetAnswer::kAdmitted);
+  EXPECT_EQ(a.keeper.fence(), kept);
+}
+
+TEST(LeaseStarts, AreKeptInAFileOfBoundedSize) {
+  const TempFolder folder;
+  const std::string path = folder.path() + "/leases";
+  EXPECT_TRUE(ReadLeaseStarts(path)->empty());
+  std::vector<LeaseStart> starts;
+  for (int64_t i = 1; i <= 150; ++i) starts.push_back({i, 1000 * i});
+  ASSERT_TRUE(WriteLeaseStarts(path, starts));
+  starts.erase(starts.begin(), starts.begin() + 50);
+  EXPECT_EQ(*ReadLeaseStarts(path), starts);
+  for (const char* bad : {"1\n", "a\t1\n", "1\t\n", "0\t1\n", "1\t2\t3\n"}) {
+    ASSERT_TRUE(WriteFileAtomically(path, bad));
+    EXPECT_FALSE(ReadLeaseStarts(path)) << bad;
+  }
 }
 
 TEST_F(LeaseKeepers, ANewWindowForgetsTheLeasesOfTheDeadAndKeepsThoseOfTheLiving) {

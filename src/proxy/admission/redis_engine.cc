@@ -56,9 +56,11 @@ if begins then
   window = rolling > 0 and now or call_window
 end
 -- Lease, reported as spent, sequence, expiry, lapsed.
-local h = holder(redis.call('HGET', key, me))
+local known = redis.call('HGET', key, me)
+local h = holder(known)
 local granted = 0
-if close or sequence > h[3] then
+local ignored = close and not known
+if not ignored and (close or sequence > h[3]) then
   local more = math.max(spent_total - h[2], 0)
   h[2] = h[2] + more
   local of_lease = math.min(more, h[1])
@@ -79,8 +81,10 @@ if close or sequence > h[3] then
     h[3] = sequence
   end
 end
-h[4] = close and now or now + ttl
-store(me, h)
+if not ignored then
+  h[4] = close and now or now + ttl
+  store(me, h)
+end
 redis.call('HSET', key, 'limit', text(limit), 'spent', text(spent), 'leased', text(leased), 'window', text(window))
 redis.call('PEXPIRE', key, 34560000000)
 return {granted, h[1], limit, spent, leased, window, now}
