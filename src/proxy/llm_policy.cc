@@ -633,7 +633,8 @@ void LlmExchange::OnBody(std::string_view piece, RelayOutput& output) {
   const LlmAnswerStep step = reader_->Feed(piece);
   for (std::string_view bytes : step.pass) output.Pass(bytes);
   const int64_t more = reader_->answer().content_events - before;
-  if (more > 0 || step.first_token) {
+  // A whole answer has no times of its tokens.
+  if ((more > 0 || step.first_token) && reader_->framing() != LlmFraming::kWhole) {
     const Instant now = Now();
     if (!record_.ttft_ns) {
       record_.ttft_ns = (now - dispatched_).count();
@@ -840,8 +841,7 @@ void LlmExchange::OnEnd(const RelayOutcome& outcome) {
 }
 
 LlmPolicy::LlmPolicy(IoLoop& loop, ProxyShared& shared, std::shared_ptr<const ProxyRules> rules)
-    : loop_(loop),
-      shared_(shared),
+    : loop_(loop), shared_(shared), journal_(loop, shared.journal),
       genai_(shared.telemetry ? std::make_unique<GenaiRecorder>(*shared.telemetry) : nullptr) {
   SetRules(std::move(rules));
 }

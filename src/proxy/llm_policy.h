@@ -86,6 +86,7 @@ class LlmPolicy final : public RelayPolicy {
 
   IoLoop& loop_;
   ProxyShared& shared_;
+  LoopJournal journal_;
   const std::unique_ptr<GenaiRecorder> genai_;  // null without telemetry
   std::shared_ptr<const InForce> in_force_;
 };

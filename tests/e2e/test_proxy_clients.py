@@ -315,7 +315,7 @@ class LiteLlm(ProgramCase):
                 self.check_charged(text)
 
     def test_errors(self):
-        for what, error, message in (("busy", "RateLimitError", "slow down"), ("refused", "RateLimitError", "The budget empty is used up"),
+        for what, error, message in (("busy", "RateLimitError", "slow down"), ("refused", "RateLimitError", "The budget empty has too little left"),
                                      ("wrong key", "AuthenticationError", "API key is not valid")):
             for text, result in self.each(what):
                 self.assertEqual(result["type"], error)

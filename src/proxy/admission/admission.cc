@@ -76,7 +76,7 @@ RefusalReason ReasonOf(BudgetAnswer answer) noexcept {
 std::string MessageOf(BudgetAnswer answer, const std::string& budget) {
   switch (answer) {
     case BudgetAnswer::kAdmitted:
-    case BudgetAnswer::kLimit: return "The budget " + budget + " is used up.";
+    case BudgetAnswer::kLimit: return "The budget " + budget + " has too little left for this request.";
     case BudgetAnswer::kNoBound:
       return "The budget " + budget + " needs a bound of the cost: set max_tokens or its equivalent.";
     case BudgetAnswer::kLease: return "The budget " + budget + " is being leased. Try again.";
