@@ -12,6 +12,8 @@
 #include "base/yaml/yaml.h"
 #include "cli/common/output.h"
 #include "config/expand.h"
+#include "config/value_parse.h"
+#include "net/message/address.h"
 #include "pricing/money.h"
 #include "proxy/admission/budgets.h"
 
@@ -193,6 +195,7 @@ class LiteLlmReader {
     const std::string base =
         params->TextOf("api_base").empty() ? params->TextOf("base_url") : params->TextOf("api_base");
     const std::string url = UrlOf(*kind, base, line);
+    if (url.empty() && !base.empty()) return;  // it has a comment
     if (url.empty()) return Left(line, name, "it has no api_base, and its provider no address of its own");
     const size_t at = ProviderFor(*kind, word, url, *params, name, upstream);
     ReadParams(*params, providers_[at], upstream);
@@ -258,7 +261,10 @@ class LiteLlmReader {
       Left(line, "azure",
            "the proxy uses Azure's API v1 (/openai/v1), whose models are names of deployments");
     }
-    if (HostOf(url).empty() || url.size() > 1024) return {};
+    if (url.find('@') == std::string::npos && (CheckUrlValue(url, {}) || !ParseHttpUrl(url))) {
+      Left(line, "api_base", "not an address of HTTP");
+      return {};
+    }
     if (url.find('@') != std::string::npos) {
       Left(line, "api_base", "a user and a password in it are not sent; use api_key");
       return {};
