@@ -180,8 +180,13 @@ class LlmExchange final : public RelayExchange {
   void Settle(bool whole, ChargeOutcome outcome, LoopJournal::Done done);
   void SettleAndHold(RelayOutput& output);
   GenaiRequest GenaiFacts() const {
-    return {config(), prices(), *match_.route, provider(),
-            model_,   request_, reader_ ? &reader_->answer() : nullptr};
+    return {config(),
+            prices(),
+            *match_.route,
+            provider(),
+            model_,
+            request_,
+            reader_ ? &reader_->answer() : nullptr};
   }
 
   std::string_view SentModel(const ProviderConfig& provider) const {
@@ -841,7 +846,9 @@ void LlmExchange::OnEnd(const RelayOutcome& outcome) {
 }
 
 LlmPolicy::LlmPolicy(IoLoop& loop, ProxyShared& shared, std::shared_ptr<const ProxyRules> rules)
-    : loop_(loop), shared_(shared), journal_(loop, shared.journal),
+    : loop_(loop),
+      shared_(shared),
+      journal_(loop, shared.journal),
       genai_(shared.telemetry ? std::make_unique<GenaiRecorder>(*shared.telemetry) : nullptr) {
   SetRules(std::move(rules));
 }

@@ -55,7 +55,7 @@ struct ProxyShared {
   IdempotencyIndex& idempotency;
   ProxyMetrics& metrics;
   const ReadState read_state;
-  RequestRecords* records = nullptr;  // null: settled requests are not recorded in a telemetry store
+  RequestRecords* records = nullptr;    // null: settled requests are not recorded in a telemetry store
   GenaiTelemetry* telemetry = nullptr;  // null: no metrics and spans are sent
   const Clock& clock;
 

@@ -202,6 +202,7 @@ TEST_F(LlmPolicyTest, AWholeAnswerIsPassedOnAndChargedOnce) {
   EXPECT_EQ(rows[0].tenant, "acme");
   EXPECT_EQ(rows[0].provider, "one");
   EXPECT_EQ(rows[0].status, 200);
+  EXPECT_FALSE(rows[0].ttft_ns) << "a whole answer has no time of its first token";
   // The provider sees its own key and not ours.
   const std::string seen = upstream.requests().at(0);
   EXPECT_NE(seen.find("Authorization: Bearer provider-secret\r\n"), std::string::npos) << seen;
@@ -389,7 +390,8 @@ TEST_F(LlmPolicyTest, AnEstimateIsNotAboveWhatTheRequestAllows) {
     // It gives more than it may, and no counts.
     std::string events;
     for (int i = 0; i < 400; ++i) events += kStreamWithUsage.substr(0, kStreamWithUsage.find("\n\n") + 2);
-    peer.Write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 1000000\r\n\r\n" + events);
+    peer.Write("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 1000000\r\n\r\n" +
+               events);
   }));
   BudgetSpec budget;
   budget.name = "acme";

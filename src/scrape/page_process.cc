@@ -49,7 +49,8 @@ constexpr size_t kPacket = 64u << 10;
 constexpr size_t kMostStuck = 2;
 // Larger buffers are freed between pages.
 constexpr size_t kKeptRoom = 256u << 10;
-// An ended process can be reaped some microseconds after its socket is closed; more where processors are busy.
+// An ended process can be reaped some microseconds after its socket is closed; more where processors are
+// busy.
 constexpr int kReapMs = 200;
 
 template <class T>

@@ -384,7 +384,8 @@ class Maker {
 
   void Otlp() {
     const std::string instance =
-        options_.replica + (options_.listen.empty() ? "" : ":" + std::to_string(options_.listen.front().port));
+        options_.replica +
+        (options_.listen.empty() ? "" : ":" + std::to_string(options_.listen.front().port));
     options_.genai = MakeGenaiOptions(config_.Group("otlp"), instance, errors_);
   }
 

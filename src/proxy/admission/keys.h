@@ -12,10 +12,9 @@
 //   budgets             names of budgets, or amounts of the key's own: "25.50/month", "10/day+02:00", "5/5h"
 //   rpm, tpm, streams   requests and tokens a minute, streams at once; default: no limit
 //   profile             managed, byok, subscription or byoc; default: that of the provider
-//   expires             RFC 3339, or a date, which begins in UTC: the first moment at which the key is not valid
-//   default_max_tokens  what is set where a request has no limit of its own
-//   allow_unmetered     prefixes of paths without metering; not together with budgets
-//   state               active (default) or revoked
+//   expires             RFC 3339, or a date, which begins in UTC: the first moment at which the key is not
+//   valid default_max_tokens  what is set where a request has no limit of its own allow_unmetered prefixes of
+//   paths without metering; not together with budgets state               active (default) or revoked
 #pragma once
 
 #include <array>

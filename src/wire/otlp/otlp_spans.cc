@@ -27,7 +27,7 @@ enum SpanField : uint32_t {
 enum SpanEventField : uint32_t { kEventTime = 1, kEventOwnName = 2, kEventAttributes = 3 };
 enum StatusField : uint32_t { kStatusMessage = 2, kStatusCode = 3 };
 constexpr uint64_t kStatusError = 2;
-// Of SpanFlags: the bit that says whether it is known that the parent is remote, and the bit itself.
+// Of SpanFlags: whether it is known that the parent is remote, and that it is.
 constexpr uint32_t kHasIsRemote = 0x100, kIsRemote = 0x200;
 constexpr uint32_t kFixed32Wire = 5;
 
