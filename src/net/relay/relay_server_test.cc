@@ -360,25 +360,32 @@ TEST_F(RelayServerTest, SetsNoDelayBothWays) {
   Serve(upstream.Url(""));
   TestClient client(at);
   client.Send(Get("/"));
-  Eventually([&] { return server->stats().streams == 1; });
-  int sockets = 0;
-  // Of this process's TCP sockets with the relay's port at one end, or connected to the upstream.
-  for (int fd = 3; fd < 256; ++fd) {
-    sockaddr_storage address{};
-    socklen_t size = sizeof address;
-    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) continue;
-    const Endpoint peer = Endpoint::FromSockaddr(address, size);
-    size = sizeof address;
-    ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
-    const Endpoint local = Endpoint::FromSockaddr(address, size);
-    if (!(local == at) && !(peer == upstream.endpoint())) continue;
-    int on = 0;
-    size = sizeof on;
-    ::getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, &size);
-    EXPECT_NE(on, 0);
-    ++sockets;
-  }
+  // Of this process's TCP sockets with the relay's port at one end, or connected to the upstream: how many,
+  // and how many of these wait to fill a packet.
+  int sockets = 0, delayed = 0;
+  auto count = [&] {
+    sockets = delayed = 0;
+    for (int fd = 3; fd < 256; ++fd) {
+      sockaddr_storage address{};
+      socklen_t size = sizeof address;
+      if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) continue;
+      const Endpoint peer = Endpoint::FromSockaddr(address, size);
+      size = sizeof address;
+      ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+      const Endpoint local = Endpoint::FromSockaddr(address, size);
+      if (!(local == at) && !(peer == upstream.endpoint())) continue;
+      int on = 0;
+      size = sizeof on;
+      ::getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, &size);
+      delayed += on == 0;
+      ++sockets;
+    }
+    return sockets;
+  };
+  // The stream is counted while its connection is still being made, and set after that.
+  Eventually([&] { return server->stats().streams == 1 && count() == 2 && delayed == 0; });
   EXPECT_EQ(sockets, 2);
+  EXPECT_EQ(delayed, 0);
 }
 
 // Requests that no upstream must see.
