@@ -170,20 +170,21 @@ GenaiStats GenaiTelemetry::stats() const {
     if (!queues_[i].reader) continue;
     const LogReader::Stats waiting = queues_[i].reader->stats();
     signal.waiting = waiting.items;
-    for (size_t reason = 0; reason < kRecordDropReasons; ++reason) {
-      if (waiting.dropped_items[reason] > 0)
-        signal.dropped[RecordDropReasonName(static_cast<RecordDropReason>(reason))] =
-            waiting.dropped_items[reason];
-    }
+    // Each reason from the begin: the rate of a series that appears with its first drop lacks that one.
+    for (size_t reason = 0; reason < kRecordDropReasons; ++reason)
+      signal.dropped[RecordDropReasonName(static_cast<RecordDropReason>(reason))] =
+          waiting.dropped_items[reason];
+    signal.dropped["rejected"] = 0;
     if (const size_t number = kSignalNumbers[i]; number < sent.signals.size()) {
       signal.delivered = sent.signals[number].delivered;
-      if (sent.signals[number].rejected > 0) signal.dropped["rejected"] = sent.signals[number].rejected;
+      signal.dropped["rejected"] = sent.signals[number].rejected;
     }
   }
   out.requests = std::move(sent.requests);
   out.up = sent.up;
   std::lock_guard lock(mutex_);
-  if (spans_dropped_ > 0) out.signals[kTraces].dropped["buffer_full"] = spans_dropped_;
+  if (queues_[kTraces].reader || spans_dropped_ > 0)
+    out.signals[kTraces].dropped["buffer_full"] = spans_dropped_;
   return out;
 }
 

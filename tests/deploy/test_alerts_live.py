@@ -26,7 +26,6 @@ NOT_IN_DEMO = {
     "inference_spend_usd_total": "LiteLLM's page alone",
     "gpulens_series_refused_total": "the demo refuses nothing",
     "gpulens_proxy_budget_engine_up": "the demo's proxy is alone",
-    "gpulens_proxy_otlp_dropped_total": "exists from the first that is dropped",
 }
 # What the demo's scenario shows once in its day of 24 minutes.
 OF_THE_DAY = {4: "GpuThrottling", 5: "GpuXid"}

@@ -203,7 +203,7 @@ class ProxyOtlp(unittest.TestCase):
             return send(proxy, fields=long)[0], time.monotonic() - begin
 
         with concurrent.futures.ThreadPoolExecutor(16) as clients:
-            while not samples(proxy.page(), "gpulens_proxy_otlp_dropped_total", signal="traces", reason="queue_full"):
+            while not value(proxy.page(), "gpulens_proxy_otlp_dropped_total", signal="traces", reason="queue_full"):
                 self.assertLess(time.monotonic(), end, "the queue is never full")
                 for status, seconds in clients.map(timed, range(100)):
                     self.assertEqual(status, 200)

@@ -49,8 +49,10 @@ class FakeConnection final : public ChargeStore {
     return counts;
   }
   Result<std::vector<ChargeSumRow>> Sum(const ChargeQuery&) override { return Not(); }
-  Result<std::vector<__int128>> Spent(std::span<const BudgetWindow>) override { return Not(); }
-  Result<std::vector<ChargeRecord>> List(const ChargePlace&, size_t) override { return Not(); }
+  Result<std::vector<__int128>> Spent(std::span<const SpentWindow>) override { return Not(); }
+  Result<std::vector<ChargeRecord>> List(const ChargePlace&, size_t, const ChargeQuery&) override {
+    return Not();
+  }
   Result<std::optional<IdempotentCharge>> FindIdempotent(std::string_view, const IdempotencyHash&,
                                                          int64_t) override {
     return Not();

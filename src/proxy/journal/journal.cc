@@ -392,7 +392,7 @@ void Journal::RunWriter() {
     {
       std::unique_lock lock(mutex_);
       writing_since_ns_ = 0;
-      const auto ready = [this] { return !queue_.empty() || stopping_ || places_moved_ || sync_failed_; };
+      const auto ready = [this] { return woken_ || stopping_ || places_moved_ || sync_failed_; };
       if (failing_) wake_writer_.wait_for(lock, options_.retry_interval, ready);
       else wake_writer_.wait(lock, ready);
       batch.swap(queue_);
