@@ -34,6 +34,7 @@ inline constexpr NamingWord kGenaiProviders[] = {
     {"vllm-router", "vllm"},
     {"semantic-router", "vllm"},
     {"sglang-router", "sglang"},
+    {"gpulens-proxy", "gpulens"},
 };
 
 // Engines that generate nothing.
