@@ -8,7 +8,6 @@
 namespace gpulens::proxy {
 namespace {
 
-constexpr Duration kSecond = std::chrono::seconds(1);
 const Instant kBegin{.boot_ns = 1'000'000'000, .unix_ns = 1'795'780'800'000'000'000};  // 2026-11-27T12:00:00Z
 
 TEST(KeyRates, AMinutesRequestsMayComeAtOnceAndComeBackEvenly) {
