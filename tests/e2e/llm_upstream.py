@@ -135,12 +135,15 @@ class LlmProxy:
         self.key = self.new_key("ada")
         self.process = None
 
+    def command(self, *words):
+        """What `gpulens proxy` with these words prints."""
+        done = subprocess.run([str(BINARY), "proxy", *words, "--config", str(self.config)], capture_output=True, text=True, env=self.environment, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
     def new_key(self, name, *words):
         """A key of the tenant acme; a running proxy reads it after SIGHUP."""
-        made = subprocess.run([str(BINARY), "proxy", "keys", "new", "--id", name, "--tenant", "acme", *words, "--config", str(self.config)],
-                              capture_output=True, text=True, env=self.environment, check=False)
-        assert made.returncode == 0, made.stderr
-        return made.stdout.strip()
+        return self.command("keys", "new", "--id", name, "--tenant", "acme", *words).strip()
 
     def __enter__(self):
         with open(self.log, "ab") as log:

@@ -1,15 +1,11 @@
 """`gpulens proxy` before a scripted provider, for tests of it."""
 import contextlib
-import pathlib
-import shutil
 import sqlite3
-import subprocess
-import tempfile
 import unittest
-import urllib.request
 
-from agent import BINARY, free_port, value, wait_until
+from agent import value, wait_until
 from llm_provider import Provider, price_file
+from llm_upstream import LlmProxy
 
 SECRET = "provider-secret-1"  # the key that the provider wants
 
@@ -20,15 +16,8 @@ class ProxyCase(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-proxy-"))
-        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
         upstream = Provider.serve(cls)
-        cls.port = free_port()
-        cls.url = f"http://127.0.0.1:{cls.port}"
-        (cls.folder / "prices.tsv").write_text(price_file())
-        cls.config = cls.folder / "proxy.yaml"
-        cls.config.write_text(
-            f"listen: ['127.0.0.1:{cls.port}']\nstate_dir: {cls.folder}/state\nprices: [{cls.folder}/prices.tsv]\n"
+        cls.proxy = LlmProxy(
             f"providers:\n  - {{name: one, url: '{upstream}', prices: openai, region: eu-1, api_key: '${{UPSTREAM_KEY}}', models: {{fast: gpt-test}}}}\n"
             f"  - {{name: two, api: anthropic, url: '{upstream}', prices: anthropic, region: eu-1, api_key: '${{UPSTREAM_KEY}}'}}\n"
             f"  - {{name: three, api: gemini, url: '{upstream}', prices: gemini, region: eu-1, api_key: '${{UPSTREAM_KEY}}'}}\n"
@@ -36,39 +25,16 @@ class ProxyCase(unittest.TestCase):
             f"  - {{name: own, url: '{upstream}', profile: byoc, region: lab, cluster: byc_1, target_ttft: 500ms, prices: openai}}\n"
             "routes:\n  - {models: [own-model], providers: [own]}\n  - {models: ['*'], providers: [one, two, three, four]}\n"
             "budgets:\n  - {name: small, listed_only: true, usd: '0.002', window: month, mode: hard}\n"
-            "  - {name: empty, listed_only: true, usd: '0.000001', window: month, mode: hard}\n" + cls.MORE)
-        cls.environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "UPSTREAM_KEY": SECRET}
-        cls.key = cls.command("keys", "new", "--id", "ada", "--tenant", "acme").stdout.strip()
-        cls.poor = cls.command("keys", "new", "--id", "poor", "--tenant", "acme", "--budgets", "small").stdout.strip()
-        cls.broke = cls.command("keys", "new", "--id", "broke", "--tenant", "acme", "--budgets", "empty").stdout.strip()
-        cls.log = open(cls.folder / "log", "w+")  # noqa: SIM115
-        cls.addClassCleanup(cls.log.close)
-        cls.start()
-        cls.addClassCleanup(cls.stop)
-
-    @classmethod
-    def command(cls, *words):
-        return subprocess.run([str(BINARY), "proxy", *words, "--config", str(cls.config)], capture_output=True, text=True, env=cls.environment, check=True)
-
-    @classmethod
-    def start(cls):
-        cls.process = subprocess.Popen([str(BINARY), "proxy", "--config", str(cls.config)], env=cls.environment, stderr=cls.log)
-        wait_until(cls.serves, what="the proxy")
-
-    @classmethod
-    def stop(cls):
-        cls.process.terminate()
-        assert cls.process.wait(40) == 0, (cls.folder / "log").read_text()
-
-    @classmethod
-    def serves(cls):
-        try:
-            return urllib.request.urlopen(cls.url + "/-/healthy", timeout=5).status == 200
-        except OSError:
-            return False
+            "  - {name: empty, listed_only: true, usd: '0.000001', window: month, mode: hard}\n" + cls.MORE,
+            environment={"UPSTREAM_KEY": SECRET}, prices=price_file())
+        cls.key = cls.proxy.key
+        cls.poor = cls.proxy.new_key("poor", "--budgets", "small")
+        cls.broke = cls.proxy.new_key("broke", "--budgets", "empty")
+        cls.enterClassContext(cls.proxy)
+        cls.folder, cls.url = cls.proxy.folder, f"http://127.0.0.1:{cls.proxy.port}"
 
     def page(self):
-        return urllib.request.urlopen(self.url + "/metrics", timeout=10).read().decode()
+        return self.proxy.page()
 
     def charged(self):
         return value(self.page(), "zumik_inference_charged_micros_total")

@@ -36,14 +36,14 @@ class Proxy(ProxyCase):
         self.assertAlmostEqual(self.charged() - before, sum(answer.pico for answer in Provider.answers) / 1_000_000, delta=1)
 
     def test_keys_are_listed_for_people_and_for_programs_without_hashes(self):
-        lines = self.command("keys", "list").stdout.splitlines()
+        lines = self.proxy.command("keys", "list").splitlines()
         self.assertEqual(lines[0], "ID\tTENANT\tPROFILE\tSTATE\tMODELS")
         self.assertIn("ada\tacme\t-\tactive\t*", lines)
-        listed = json.loads(self.command("keys", "list", "--json").stdout)
+        listed = json.loads(self.proxy.command("keys", "list", "--json"))
         self.assertEqual(listed["schema"], "gpulens.proxy_keys/1")
         self.assertIn({"id": "poor", "tenant": "acme", "state": "active", "budgets": ["small"]}, listed["keys"])
         leader, follower = pty.openpty()
-        subprocess.run([str(BINARY), "proxy", "keys", "list", "--config", str(self.config)], stdout=follower, env=self.environment, check=True)
+        subprocess.run([str(BINARY), "proxy", "keys", "list", "--config", str(self.proxy.config)], stdout=follower, env=self.proxy.environment, check=True)
         os.close(follower)
         shown = os.read(leader, 65536).decode()
         os.close(leader)
@@ -139,20 +139,19 @@ class Proxy(ProxyCase):
 
     def test_after_a_kill_everything_goes_on_and_no_secret_is_anywhere(self):
         before = [row for row in self.ids()]
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait(10)
-        type(self).start()
+        self.proxy.kill()
+        self.proxy.__enter__()  # its end is that of the class
         self.openai.chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": "after"}])
         wait_until(lambda: len(self.ids()) >= len(before) + 1, what="the row")
-        self.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "read again" in (self.folder / "log").read_text(), what="the reload")
-        log = (self.folder / "log").read_text()
+        self.proxy.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "read again" in self.proxy.log.read_text(), what="the reload")
+        log = self.proxy.log.read_text()
         for secret in (SECRET, self.key.split("_", 2)[2], "say hello"):
             self.assertNotIn(secret, log)
             for path in (self.folder / "state").rglob("*"):
                 if path.is_file():
                     self.assertNotIn(secret.encode(), path.read_bytes(), path)
-        self.assertNotIn(SECRET, pathlib.Path(f"/proc/{self.process.pid}/cmdline").read_text())
+        self.assertNotIn(SECRET, pathlib.Path(f"/proc/{self.proxy.process.pid}/cmdline").read_text())
         for path in (self.folder / "state").rglob("*"):
             if path.is_file():
                 self.assertEqual(path.stat().st_mode & 0o077, 0, path)
