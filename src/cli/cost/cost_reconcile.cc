@@ -499,10 +499,11 @@ Result<Reconciliation> Reconcile(const std::vector<UsageFile>& files, const Char
   made.zone_s = terms.zone_s;
   for (const auto& [format, of] : by_format) {
     // The same bucket and names in two files would be added twice.
-    std::map<std::tuple<int64_t, std::string_view, std::string_view>, const UsageFile*> seen;
+    using Bucket = std::tuple<int64_t, std::string_view, std::string_view>;
+    std::map<Bucket, const UsageFile*> seen;
     for (const UsageFile* file : of) {
       for (const pricing::UsageRow& row : file->content.rows) {
-        const auto [at, fresh] = seen.emplace(std::tuple(row.begin_s, row.model, row.tier), file);
+        const auto [at, fresh] = seen.emplace(Bucket(row.begin_s, row.model, row.tier), file);
         if (!fresh && at->second != file)
           return Status{Code::kInvalidArgument, at->second->name + " and " + file->name +
                                                     " both have the bucket of " + TimeOfDay(row.begin_s) +
