@@ -17,7 +17,7 @@ add_test(NAME e2e_contract COMMAND ${e2e_python} ${CMAKE_SOURCE_DIR}/tests/contr
 set_tests_properties(e2e_contract PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 # Tests that the sanitizers' builds run, too: those of processes, sockets, signals and bytes from outside. The others compare with
 # foreign programs, check the text of commands, or repeat the same paths with other tables: the release build finds their errors.
-foreach(name proxy proxy_chaos proxy_cost proxy_otlp proxy_security cost_reconcile agent amd bad_pages events fault_matrix gpu gpu_parts hostile_names websocket discovery otlp otlp_grpc otlp_in remote_write
+foreach(name proxy proxy_cost proxy_otlp proxy_security cost_reconcile agent amd bad_pages events fault_matrix gpu gpu_parts hostile_names websocket discovery otlp otlp_grpc otlp_in remote_write
              remote_write_in webhook sink_faults kubernetes slurm experiments_export telemetry bench_serve live top trace mcp isolate)
   set_property(TEST e2e_${name} APPEND PROPERTY LABELS sanitize)
 endforeach()
@@ -116,6 +116,7 @@ foreach(label e2e soak)
 endforeach()
 set_tests_properties(e2e_proxy_chaos PROPERTIES TIMEOUT 300 ENVIRONMENT_MODIFICATION "GPULENS_SOAK_MINUTES=unset:")
 set_tests_properties(soak_proxy_chaos PROPERTIES TIMEOUT 86400)
+set_property(TEST e2e_proxy_chaos APPEND PROPERTY LABELS sanitize)
 # No call is refused that an agent with every feature needs: a short form among the heavy tests, a long one for ./dev test --soak.
 foreach(label peers soak)
   add_test(NAME ${label}_sandbox_log COMMAND ${e2e_python} -m unittest -v test_sandbox_log WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/soak)
