@@ -192,13 +192,15 @@ class WindowReader {
     const ValueState& state = group.states[place];
     const int64_t ms = group.time.last.number;
     if (ms > to_) return;
-    std::vector<Sample>& samples = windows_[pick.window].samples;
+    std::vector<SeriesSample>& samples = windows_[pick.window].samples;
     // Of those before the window only the last one stays.
     if (ms < from_ && !samples.empty()) samples.clear(), --count_;
     ++count_;
     if (exhausted()) return;
-    if (!state.present) samples.push_back({ms, kNotMeasured, Sample::kGap, false});
-    else samples.push_back({ms, ValueOf(state.last), state.stale ? Sample::kStale : Sample::kOk, reset});
+    if (!state.present) samples.push_back({ms, kNotMeasured, SeriesSample::kGap, false});
+    else
+      samples.push_back(
+          {ms, ValueOf(state.last), state.stale ? SeriesSample::kStale : SeriesSample::kOk, reset});
   }
 
   std::vector<GroupReader> groups_;
@@ -315,13 +317,13 @@ class History::Impl {
     lock.unlock();
     // Before the window a gap means nothing.
     for (SeriesWindow& window : windows) {
-      std::vector<Sample>& samples = window.samples;
-      if (!samples.empty() && samples[0].mark == Sample::kGap && samples[0].unix_ms < from_ms - wall)
+      std::vector<SeriesSample>& samples = window.samples;
+      if (!samples.empty() && samples[0].mark == SeriesSample::kGap && samples[0].unix_ms < from_ms - wall)
         samples.erase(samples.begin());
     }
     std::erase_if(windows, [](const SeriesWindow& window) { return window.samples.empty(); });
     for (SeriesWindow& window : windows) {
-      for (Sample& sample : window.samples) sample.unix_ms += wall;
+      for (SeriesSample& sample : window.samples) sample.unix_ms += wall;
     }
     return windows;
   }

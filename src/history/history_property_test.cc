@@ -30,8 +30,8 @@ struct Model {
   bool declared = false, restarted = false;
   double last = 0;  // also of absent times: a counter goes on
   double shown = kNotMeasured;
-  Value read;                   // in the latest frame
-  std::vector<Sample> samples;  // by the clock that never jumps
+  Value read;                         // in the latest frame
+  std::vector<SeriesSample> samples;  // by the clock that never jumps
 };
 
 struct Node {
@@ -62,7 +62,11 @@ double Draw(const Model& model) {
 void Expect(Node& node, Model& model, int64_t ms, const Value& value) {
   const bool absent = std::isnan(value.number);
   if (absent && std::isnan(model.shown)) return;
-  Sample sample{ms, value.number, absent ? Sample::kGap : value.stale ? Sample::kStale : Sample::kOk, false};
+  SeriesSample sample{ms, value.number,
+                      absent        ? SeriesSample::kGap
+                      : value.stale ? SeriesSample::kStale
+                                    : SeriesSample::kOk,
+                      false};
   if (!absent) {
     sample.reset = model.restarted || (IsMonotonic(model.row->kind) && value.number < model.shown);
     model.restarted = false;
@@ -73,28 +77,30 @@ void Expect(Node& node, Model& model, int64_t ms, const Value& value) {
 }
 
 // The last increase that was not 0, up to a sample, since a gap or reset; 0: none.
-double LastIncrease(const std::vector<Sample>& all, ptrdiff_t at) {
+double LastIncrease(const std::vector<SeriesSample>& all, ptrdiff_t at) {
   for (; at > 0; --at) {
-    const Sample &now = all[static_cast<size_t>(at)], &before = all[static_cast<size_t>(at - 1)];
-    if (now.reset || before.mark == Sample::kGap) return 0;
+    const SeriesSample &now = all[static_cast<size_t>(at)], &before = all[static_cast<size_t>(at - 1)];
+    if (now.reset || before.mark == SeriesSample::kGap) return 0;
     if (now.value > before.value) return now.value - before.value;
   }
   return 0;
 }
 
-void Compare(const std::vector<Sample>& all, const std::vector<Sample>& got, bool counter, int64_t from,
-             int64_t to, int64_t wall) {
-  auto first = std::ranges::find_if(all, [&](const Sample& sample) { return sample.unix_ms + wall >= from; });
-  if (first != all.begin() && (first - 1)->mark != Sample::kGap) --first;
-  auto last = std::ranges::find_if(all, [&](const Sample& sample) { return sample.unix_ms + wall > to; });
-  std::vector<Sample> want;
+void Compare(const std::vector<SeriesSample>& all, const std::vector<SeriesSample>& got, bool counter,
+             int64_t from, int64_t to, int64_t wall) {
+  auto first =
+      std::ranges::find_if(all, [&](const SeriesSample& sample) { return sample.unix_ms + wall >= from; });
+  if (first != all.begin() && (first - 1)->mark != SeriesSample::kGap) --first;
+  auto last =
+      std::ranges::find_if(all, [&](const SeriesSample& sample) { return sample.unix_ms + wall > to; });
+  std::vector<SeriesSample> want;
   if (first < last) want.assign(first, last);
   RC_ASSERT(got.size() == want.size());
   for (size_t i = 0; i < want.size(); ++i) {
     RC_ASSERT(got[i].unix_ms == want[i].unix_ms + wall);
     RC_ASSERT(got[i].mark == want[i].mark);
     if (i > 0) RC_ASSERT(got[i].reset == want[i].reset);
-    if (want[i].mark == Sample::kGap) continue;
+    if (want[i].mark == SeriesSample::kGap) continue;
     const double size = std::abs(want[i].value);
     double slack = size * 5.1e-8;
     if (counter) {

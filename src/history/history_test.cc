@@ -42,15 +42,15 @@ struct HistoryFixture : testing::Test {
   uint64_t tick = 0;
 };
 
-std::vector<double> Values(const std::vector<Sample>& samples) {
+std::vector<double> Values(const std::vector<SeriesSample>& samples) {
   std::vector<double> values;
-  for (const Sample& sample : samples) values.push_back(sample.value);
+  for (const SeriesSample& sample : samples) values.push_back(sample.value);
   return values;
 }
 
-std::string Marks(const std::vector<Sample>& samples) {
+std::string Marks(const std::vector<SeriesSample>& samples) {
   std::string marks;
-  for (const Sample& sample : samples) marks += sample.reset ? 'r' : "osg"[sample.mark];
+  for (const SeriesSample& sample : samples) marks += sample.reset ? 'r' : "osg"[sample.mark];
   return marks;
 }
 
@@ -83,7 +83,7 @@ TEST_F(HistoryTest, KeepsValuesWithTheTimesAtWhichTheyWereRead) {
     source.Read(clock.Now(), {{power, {watts}}, {used, {1e9}}});
     Tick(source);
   }
-  const std::vector<Sample> samples = SamplesOf(history, "gpu.power.draw{gpu.index=\"0\"}");
+  const std::vector<SeriesSample> samples = SamplesOf(history, "gpu.power.draw{gpu.index=\"0\"}");
   EXPECT_EQ(Values(samples), (std::vector<double>{612.34, 612.34, 71.0}));
   EXPECT_EQ(Marks(samples), "ooo");
   for (size_t i = 0; i < samples.size(); ++i)
@@ -135,7 +135,7 @@ TEST_F(HistoryTest, MarksStaleValuesAndOverdueFrames) {
   Tick({{&source, true}});
   source.Read(clock.Now(), {{power, {1}}});
   Tick(source);
-  const std::vector<Sample> samples = SamplesOf(history, "gpu.power.draw");
+  const std::vector<SeriesSample> samples = SamplesOf(history, "gpu.power.draw");
   EXPECT_EQ(Marks(samples), "ososo");
   EXPECT_EQ(samples[3].unix_ms, overdue_at);
 }
@@ -156,7 +156,7 @@ TEST_F(HistoryTest, AnAbsentValueAndASourceThatLeavesAreGaps) {
   Tick(std::vector<std::pair<const FakeSource*, bool>>());
   source.Read(clock.Now(), {{power, {3}}});
   Tick(source);
-  const std::vector<Sample> samples = SamplesOf(history, "gpu.power.draw");
+  const std::vector<SeriesSample> samples = SamplesOf(history, "gpu.power.draw");
   EXPECT_EQ(Marks(samples), "ogogo");
   EXPECT_TRUE(std::isnan(samples[1].value));
   EXPECT_EQ(samples[3].unix_ms, left);
@@ -175,7 +175,7 @@ TEST_F(HistoryTest, MarksWhereACounterBeganAgain) {
     source.Read(clock.Now(), {{energy, {joules}}});
     Tick(source);
   }
-  const std::vector<Sample> samples = SamplesOf(history, "gpu.energy.consumption");
+  const std::vector<SeriesSample> samples = SamplesOf(history, "gpu.energy.consumption");
   EXPECT_EQ(Marks(samples), "oororo");  // a new start, then a fall
   EXPECT_EQ(Values(samples), (std::vector<double>{1000.5, 1600.5, 2000.5, 2600.5, 3, 600}));
 }
@@ -245,7 +245,7 @@ TEST_F(HistoryTest, AJumpOfTheWallClockShiftsWhatWasKept) {
   auto snapshot = MakeTick(++tick, now);
   source.AddTo(*snapshot);
   history.Observe(*snapshot);
-  const std::vector<Sample> samples = SamplesOf(history, "gpu.power.draw");
+  const std::vector<SeriesSample> samples = SamplesOf(history, "gpu.power.draw");
   ASSERT_EQ(samples.size(), 2u);
   EXPECT_EQ(samples[1].unix_ms, Ms(now));
   EXPECT_EQ(samples[0].unix_ms, Ms(now) - 1000);
@@ -357,7 +357,7 @@ TEST_F(SmallHistoryTest, TheOldestSamplesGoFirst) {
   const History::Stats stats = history.stats();
   EXPECT_EQ(stats.memory, memory);
   EXPECT_LE(stats.memory, 256u << 10);
-  const std::vector<Sample> samples = SamplesOf(history, "gpu.power.draw{gpu.index=\"0\"}");
+  const std::vector<SeriesSample> samples = SamplesOf(history, "gpu.power.draw{gpu.index=\"0\"}");
   ASSERT_GT(samples.size(), 1000u);
   ASSERT_LT(samples.size(), 3000u);
   for (size_t i = 1; i <= samples.size(); ++i)
@@ -387,7 +387,7 @@ TEST_F(HistoryTest, ADayOfTicksKeepsTheLastHour) {
   EXPECT_LE(stats.begin_ms, now - 3'600'000);
   EXPECT_GE(stats.begin_ms, now - 3'600'000 - 240'000) << "a segment is a sixteenth of the window";
   EXPECT_LE(static_cast<double>(stats.sample_bytes), 2.0 * static_cast<double>(stats.samples));
-  const std::vector<Sample> samples =
+  const std::vector<SeriesSample> samples =
       SamplesOf(history, "gpu.energy.consumption{gpu.index=\"3\"}", now - 3'600'000, now);
   ASSERT_EQ(samples.size(), 3601u);
   const SteppedSeries steps =

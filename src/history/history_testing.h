@@ -86,11 +86,11 @@ inline AttributeSet Gpu(int64_t index) { return AttributeSet({{"gpu.index", inde
 inline int64_t Ms(Instant at) { return at.unix_ns / 1'000'000; }
 
 // All samples of one series of the history; empty: it is not there.
-inline std::vector<Sample> SamplesOf(History& history, std::string_view selector, int64_t from_ms = 0,
-                                     int64_t to_ms = int64_t{1} << 50) {
+inline std::vector<SeriesSample> SamplesOf(History& history, std::string_view selector, int64_t from_ms = 0,
+                                           int64_t to_ms = int64_t{1} << 50) {
   const SeriesSelector parsed = *ParseSelector(selector);
   auto windows = history.Read({&parsed, 1}, from_ms, to_ms);
-  return windows.ok() && windows->size() == 1 ? windows->front().samples : std::vector<Sample>();
+  return windows.ok() && windows->size() == 1 ? windows->front().samples : std::vector<SeriesSample>();
 }
 
 }  // namespace gpulens::history_testing

@@ -61,11 +61,11 @@ struct Step {
   double increase = 0, seconds = 0;
   bool fresh = false, held_fresh = false;  // not stale
 
-  void Add(const Sample& sample) {
+  void Add(const SeriesSample& sample) {
     min = std::isnan(last) ? sample.value : std::min(min, sample.value);
     max = std::isnan(last) ? sample.value : std::max(max, sample.value);
     last = sample.value;
-    fresh |= sample.mark == Sample::kOk;
+    fresh |= sample.mark == SeriesSample::kOk;
   }
   bool any() const { return !std::isnan(last); }
 };
@@ -127,12 +127,12 @@ SteppedSeries ToSteps(const SeriesWindow& window, int64_t from_ms, int64_t to_ms
   // The last value holds until it is clear that the next one is missing.
   const int64_t holds =
       2 * std::chrono::duration_cast<std::chrono::milliseconds>(window.series.period).count();
-  const Sample* counted = nullptr;  // the last good one of a counter, since a gap or reset
+  const SeriesSample* counted = nullptr;  // the last good one of a counter, since a gap or reset
   for (size_t i = 0; i < window.samples.size(); ++i) {
-    const Sample& sample = window.samples[i];
-    const Sample* next = i + 1 < window.samples.size() ? &window.samples[i + 1] : nullptr;
-    if (sample.mark == Sample::kGap || sample.reset) counted = nullptr;
-    if (sample.mark == Sample::kGap) continue;
+    const SeriesSample& sample = window.samples[i];
+    const SeriesSample* next = i + 1 < window.samples.size() ? &window.samples[i + 1] : nullptr;
+    if (sample.mark == SeriesSample::kGap || sample.reset) counted = nullptr;
+    if (sample.mark == SeriesSample::kGap) continue;
     Step* own = nullptr;
     if (sample.unix_ms >= from_ms && sample.unix_ms < end_ms) {
       own = &steps[static_cast<size_t>((sample.unix_ms - from_ms) / step_ms)];
@@ -145,12 +145,12 @@ SteppedSeries ToSteps(const SeriesWindow& window, int64_t from_ms, int64_t to_ms
         step.weight += seconds;
       } else {
         step.held = sample.value;
-        step.held_fresh = sample.mark == Sample::kOk;
+        step.held_fresh = sample.mark == SeriesSample::kOk;
       }
     });
     // A stale value is an old one: it shows no increase, and not that there was none.
-    if (!counter || sample.mark == Sample::kStale) continue;
-    const Sample* before = std::exchange(counted, &sample);
+    if (!counter || sample.mark == SeriesSample::kStale) continue;
+    const SeriesSample* before = std::exchange(counted, &sample);
     if (!before || sample.value < before->value) continue;
     const double per_second =
         (sample.value - before->value) * 1000 / static_cast<double>(sample.unix_ms - before->unix_ms);

@@ -16,7 +16,7 @@
 
 namespace gpulens {
 
-struct Sample {
+struct SeriesSample {
   enum Mark : uint8_t {
     kOk,
     kStale,  // the last good value; a newer one was expected by now
@@ -41,7 +41,7 @@ struct KeptSeries {
 // the value at the window's begin is known.
 struct SeriesWindow {
   KeptSeries series;
-  std::vector<Sample> samples;
+  std::vector<SeriesSample> samples;
 };
 
 // Selects series by name, and by attributes whose values, as text, are equal.

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kNone = kNotMeasured;
 
-SeriesWindow Window(Kind kind, std::vector<Sample> samples, Duration period = std::chrono::seconds(1)) {
+SeriesWindow Window(Kind kind, std::vector<SeriesSample> samples, Duration period = std::chrono::seconds(1)) {
   return {{0, "m", "W", kind, {}, "nvidia", period}, std::move(samples)};
 }
 
@@ -45,7 +45,7 @@ TEST(Steps, WeightsByTheTimeForWhichAValueWasTheLatest) {
 }
 
 TEST(Steps, AStepWithoutSampleHasTheValueBeforeButNotInAGap) {
-  std::vector<Sample> samples = {{-500, 7}, {5000, kNone, Sample::kGap}, {9000, 8}};
+  std::vector<SeriesSample> samples = {{-500, 7}, {5000, kNone, SeriesSample::kGap}, {9000, 8}};
   const SteppedSeries steps =
       ToSteps(Window(Kind::kGauge, samples, std::chrono::seconds(10)), 0, 12'000, 2000);
   ExpectNumbers(steps.avg, {7, 7, 7, kNone, 8, 8});
@@ -53,7 +53,8 @@ TEST(Steps, AStepWithoutSampleHasTheValueBeforeButNotInAGap) {
 }
 
 TEST(Steps, MarksStepsWhereAllIsStale) {
-  std::vector<Sample> samples = {{0, 1}, {1000, 1, Sample::kStale}, {2000, 1, Sample::kStale}, {6000, 1}};
+  std::vector<SeriesSample> samples = {
+      {0, 1}, {1000, 1, SeriesSample::kStale}, {2000, 1, SeriesSample::kStale}, {6000, 1}};
   EXPECT_EQ(ToSteps(Window(Kind::kGauge, samples), 0, 8000, 2000).stale, (std::vector<uint8_t>{0, 1, 1, 0}));
 }
 
@@ -72,20 +73,23 @@ TEST(Steps, ACounterOfASlowSourceHasItsRateInEachStep) {
 }
 
 TEST(Steps, AResetAndAGapAddNoIncrease) {
-  std::vector<Sample> samples = {{0, 100}, {1000, 110}, {2000, 5, Sample::kOk, true}, {3000, 25}};
+  std::vector<SeriesSample> samples = {{0, 100}, {1000, 110}, {2000, 5, SeriesSample::kOk, true}, {3000, 25}};
   ExpectNumbers(ToSteps(Window(Kind::kCounter, samples), 0, 3000, 1000).rate, {10, kNone, 20});
   ExpectNumbers(ToSteps(Window(Kind::kCounter, samples), 0, 3000, 3000).rate, {15});
-  samples = {{0, 100}, {1000, kNone, Sample::kGap}, {2000, 200}, {3000, 210}};
+  samples = {{0, 100}, {1000, kNone, SeriesSample::kGap}, {2000, 200}, {3000, 210}};
   ExpectNumbers(ToSteps(Window(Kind::kCounter, samples), 0, 3000, 1000).rate, {kNone, kNone, 10});
 }
 
 TEST(Steps, ACounterThatIsStaleHasNoRateOfZero) {
-  std::vector<Sample> samples = {
-      {0, 100}, {1000, 110}, {2000, 110, Sample::kStale}, {3000, 110, Sample::kStale}, {4000, 170}};
+  std::vector<SeriesSample> samples = {{0, 100},
+                                       {1000, 110},
+                                       {2000, 110, SeriesSample::kStale},
+                                       {3000, 110, SeriesSample::kStale},
+                                       {4000, 170}};
   ExpectNumbers(ToSteps(Window(Kind::kCounter, samples), 0, 4000, 1000).rate, {10, 20, 20, 20});
   samples.pop_back();
   ExpectNumbers(ToSteps(Window(Kind::kCounter, samples), 0, 4000, 1000).rate, {10, kNone, kNone, kNone});
-  samples.push_back({4000, 5, Sample::kStale, true});
+  samples.push_back({4000, 5, SeriesSample::kStale, true});
   samples.push_back({5000, 25});
   ExpectNumbers(ToSteps(Window(Kind::kCounter, samples), 0, 5000, 1000).rate,
                 {10, kNone, kNone, kNone, kNone});

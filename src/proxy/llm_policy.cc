@@ -129,6 +129,11 @@ class LlmExchange final : public RelayExchange {
         alive_(std::make_shared<LlmExchange*>(this)),
         began_(Now()),
         id_(policy.NewId()) {}
+  // The last request under rules that were replaced may end inside a call of one of its own connections, so
+  // these rules and their pools end later.
+  ~LlmExchange() override {
+    if (in_force_.use_count() == 1) policy_.loop_.Post([last = in_force_] {});
+  }
 
   // The head has come.
   void Begin(const RelayRequest& request);

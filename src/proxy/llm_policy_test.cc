@@ -95,6 +95,7 @@ class LlmPolicyTest : public ::testing::Test {
                                               state.journal = journal_->stats();
                                             });
     auto rules = std::make_shared<ProxyRules>();
+    rules_ = rules;
     rules->config = std::move(config);
     const std::vector<pricing::PriceFile> files = {{"prices.tsv", std::string(kPrices)}};
     Result<pricing::PriceTable> prices = pricing::PriceTable::Load(files);
@@ -173,6 +174,7 @@ class LlmPolicyTest : public ::testing::Test {
   ProxyMetrics metrics_;
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<ProxyShared> shared_;
+  std::shared_ptr<const ProxyRules> rules_;
   std::unique_ptr<LlmPolicy> policy_;
   std::unique_ptr<RelayServer> server_;
   Endpoint at_;
@@ -247,6 +249,22 @@ TEST_F(LlmPolicyTest, AStreamHasTheBytesThatTheClientRequestedAndTheSameCharge) 
   EXPECT_EQ(rows[0].counted_by, CountedBy::kUsage);
   EXPECT_TRUE(rows[0].ttft_ns);
   EXPECT_NE(all.find("X-Accel-Buffering: no\r\n"), std::string::npos);
+}
+
+// Its pool, which nothing else has, must not end inside the call of that deadline.
+TEST_F(LlmPolicyTest, TheLastRequestUnderOldRulesEndsByTheDeadlineOfItsConnection) {
+  ScriptedServer upstream(ScriptedServer::Script([](ScriptedServer::Peer& peer, int) {
+    peer.Body(peer.Head());
+    peer.Sit();
+  }));
+  ProviderConfig slow = Provider("one", upstream);
+  slow.upstream.head = std::chrono::milliseconds(200);
+  Start(Config({slow}));
+  TestClient client(at_);
+  client.Send(Request(kBody));
+  ASSERT_TRUE(Eventually([&] { return upstream.requests().size() == 1; }));
+  loop_.Call([this] { policy_->SetRules(rules_); });
+  EXPECT_EQ(client.Read().status, 504);
 }
 
 TEST_F(LlmPolicyTest, TheLastEventWaitsForTheCharge) {

@@ -86,12 +86,12 @@ NodeSeries::NodeSeries(std::span<const SeriesWindow> windows, int64_t to_ms, int
     if (name.starts_with("inference.")) row.engine = set.Text("target");
     if (name.starts_with("host.") || name.starts_with("system.")) has_host_ = true;
     int64_t at = 0;
-    for (const Sample& sample : window.samples)
-      if (sample.mark != Sample::kGap && sample.unix_ms <= to_ms) at = sample.unix_ms;
+    for (const SeriesSample& sample : window.samples)
+      if (sample.mark != SeriesSample::kGap && sample.unix_ms <= to_ms) at = sample.unix_ms;
     if (!row.gpu.empty()) {
       GpuFacts& gpu = gpu_facts_[row.gpu];
       gpu.index = row.gpu;
-      bool gone = !window.samples.empty() && window.samples.back().mark == Sample::kGap;
+      bool gone = !window.samples.empty() && window.samples.back().mark == SeriesSample::kGap;
       if (row.process && !gone && at > to_ms - 60'000) {
         std::string pid = set.Text("process.pid");
         if (std::find(gpu.pids.begin(), gpu.pids.end(), pid) == gpu.pids.end()) gpu.pids.push_back(pid);
@@ -173,20 +173,20 @@ void NodeSeries::Fill(const SeriesWindow& window, Track& track) const {
       value = (std::isnan(value) ? 0 : value) + growth * static_cast<double>(part) / time;
     }
   };
-  const std::vector<Sample>& samples = window.samples;
+  const std::vector<SeriesSample>& samples = window.samples;
   for (size_t i = 0; i < samples.size() && samples[i].unix_ms <= to_ms_; ++i) {
-    const Sample& at = samples[i];
-    track.stale = at.mark == Sample::kStale;
-    track.gap = at.mark == Sample::kGap;
-    if (at.mark != Sample::kOk || std::isnan(at.value)) continue;
+    const SeriesSample& at = samples[i];
+    track.stale = at.mark == SeriesSample::kStale;
+    track.gap = at.mark == SeriesSample::kGap;
+    if (at.mark != SeriesSample::kOk || std::isnan(at.value)) continue;
     if (track.first_ms == 0) track.first_ms = at.unix_ms;
     track.last_ms = at.unix_ms;
     if (track.counter) {
       if (at.reset) track.reset = true;
       if (i == 0 || at.reset) continue;
-      const Sample& before = samples[i - 1];
+      const SeriesSample& before = samples[i - 1];
       const int64_t time = at.unix_ms - before.unix_ms;
-      if (before.mark != Sample::kOk || std::isnan(before.value) || time <= 0 || time > hold) continue;
+      if (before.mark != SeriesSample::kOk || std::isnan(before.value) || time <= 0 || time > hold) continue;
       if (at.value < before.value) continue;  // began again without a mark
       spread(before.unix_ms, at.unix_ms, at.value - before.value);
     } else {

@@ -327,18 +327,18 @@ Truth Vary(World& world, const std::string& rule_name, Variation variation, cons
     for (Signal* signal : applied.signals) {
       // Not where a count has its events, and not the last reading.
       const int at = kSeconds - world.Whole(14, 18);
-      if (!counts) signal->Mark(Sample::kGap, at, at + 2 * signal->period / 3);
+      if (!counts) signal->Mark(SeriesSample::kGap, at, at + 2 * signal->period / 3);
     }
   }
   if (variation == kLargeGap) {
     const int from = counts ? 0 : kSeconds - rule.seconds - 8;
     for (Signal* signal : applied.signals)
-      signal->Mark(Sample::kGap, from, kSeconds - (world.Chance(0.5) ? 0 : 6));
+      signal->Mark(SeriesSample::kGap, from, kSeconds - (world.Chance(0.5) ? 0 : 6));
     holds = false;
   }
   if (variation == kStale) {
     for (Signal* signal : applied.signals)
-      signal->Mark(Sample::kStale, counts ? 0 : kSeconds - rule.seconds * 2 / 3);
+      signal->Mark(SeriesSample::kStale, counts ? 0 : kSeconds - rule.seconds * 2 / 3);
     holds = false;
   }
   if (variation == kReset) {
@@ -439,7 +439,8 @@ TEST(Why, AHistoryThatHasJustBegunIsUnknown) {
   World world(4);
   std::vector<SeriesWindow> windows = world.Render();
   for (SeriesWindow& window : windows)
-    std::erase_if(window.samples, [](const Sample& sample) { return sample.unix_ms < kEndMs - 12'500; });
+    std::erase_if(window.samples,
+                  [](const SeriesSample& sample) { return sample.unix_ms < kEndMs - 12'500; });
   Result<WhyReport> report = ExplainWhy(windows, {.about = {}, .to_ms = kEndMs});
   ASSERT_TRUE(report);
   EXPECT_TRUE(report->findings.empty());

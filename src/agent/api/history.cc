@@ -103,12 +103,12 @@ void AppendPositions(JsonObject& object, std::string& out, std::string_view key,
 
 void AppendSamples(JsonObject& object, std::string& out, const SeriesWindow& window) {
   object.Key("at");
-  AppendList(out, window.samples, [&](const Sample& sample) { out += std::to_string(sample.unix_ms); });
+  AppendList(out, window.samples, [&](const SeriesSample& sample) { out += std::to_string(sample.unix_ms); });
   object.Key("value");
-  AppendList(out, window.samples, [&](const Sample& sample) { AppendJsonNumber(out, sample.value); });
+  AppendList(out, window.samples, [&](const SeriesSample& sample) { AppendJsonNumber(out, sample.value); });
   AppendPositions(object, out, "stale", window.samples,
-                  [](const Sample& s) { return s.mark == Sample::kStale; });
-  AppendPositions(object, out, "resets", window.samples, [](const Sample& s) { return s.reset; });
+                  [](const SeriesSample& s) { return s.mark == SeriesSample::kStale; });
+  AppendPositions(object, out, "resets", window.samples, [](const SeriesSample& s) { return s.reset; });
 }
 
 void AppendSteps(JsonObject& object, std::string& out, const SeriesWindow& window, const Query& query) {

@@ -136,16 +136,16 @@ Status TakeSamples(PageSeries& page, SeriesWindow& out) {
     return {Code::kDataLoss, "a series has another number of times than of values"};
   out.samples.resize(page.at.size());
   for (size_t i = 0; i < page.at.size(); ++i) {
-    Sample& sample = out.samples[i];
+    SeriesSample& sample = out.samples[i];
     if (!IsTime(page.at[i])) return {Code::kDataLoss, "a time is no time"};
     sample.unix_ms = static_cast<int64_t>(page.at[i]);
     if (i > 0 && sample.unix_ms < out.samples[i - 1].unix_ms)
       return {Code::kDataLoss, "the times of a series go back"};
     sample.value = page.value[i];
-    if (std::isnan(sample.value)) sample.mark = Sample::kGap;
+    if (std::isnan(sample.value)) sample.mark = SeriesSample::kGap;
   }
   ForPositions(page.stale, out.samples.size(), [&](size_t i) {
-    if (out.samples[i].mark == Sample::kOk) out.samples[i].mark = Sample::kStale;
+    if (out.samples[i].mark == SeriesSample::kOk) out.samples[i].mark = SeriesSample::kStale;
   });
   ForPositions(page.resets, out.samples.size(), [&](size_t i) { out.samples[i].reset = true; });
   return Ok();

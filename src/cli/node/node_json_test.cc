@@ -50,13 +50,13 @@ TEST(NodeJson, ReadsSamplesWithGapsStaleAndResets) {
   ASSERT_TRUE(history) << history.error().detail;
   EXPECT_EQ(history->begin_ms, 0) << "null: there is no sample";
   ASSERT_EQ(history->series.size(), 1u);
-  const std::vector<gpulens::Sample>& samples = history->series[0].samples;
+  const std::vector<gpulens::SeriesSample>& samples = history->series[0].samples;
   ASSERT_EQ(samples.size(), 3u);
-  EXPECT_EQ(samples[0].mark, gpulens::Sample::kOk);
+  EXPECT_EQ(samples[0].mark, gpulens::SeriesSample::kOk);
   EXPECT_TRUE(samples[0].reset);
-  EXPECT_EQ(samples[1].mark, gpulens::Sample::kGap);
+  EXPECT_EQ(samples[1].mark, gpulens::SeriesSample::kGap);
   EXPECT_TRUE(std::isnan(samples[1].value));
-  EXPECT_EQ(samples[2].mark, gpulens::Sample::kStale);
+  EXPECT_EQ(samples[2].mark, gpulens::SeriesSample::kStale);
   EXPECT_TRUE(history->stepped.empty());
 }
 

@@ -701,11 +701,11 @@ void TopModel::TakeTrends(const NodeHistory& history) {
     }
     // Values at the ticks before this one.
     std::vector<double> before;
-    const std::vector<Sample>& samples = window.samples;
+    const std::vector<SeriesSample>& samples = window.samples;
     for (size_t next = 0, i = kTrend; i > 0; --i) {
       const int64_t at_ms = node_.at_ms - static_cast<int64_t>(i) * step_ms;
       while (next < samples.size() && samples[next].unix_ms <= at_ms) ++next;
-      const bool known = next > 0 && samples[next - 1].mark == Sample::kOk;
+      const bool known = next > 0 && samples[next - 1].mark == SeriesSample::kOk;
       before.push_back(!known ? kNotMeasured : idle ? 1 - samples[next - 1].value : samples[next - 1].value);
     }
     before.insert(before.end(), trend->begin(), trend->end());

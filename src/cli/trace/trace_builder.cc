@@ -231,7 +231,7 @@ void TraceBuilder::AddSeries(std::span<const SeriesWindow> windows, int64_t to_m
       else state.drawn = series.kind == kCounter ? Drawn::kRate : Drawn::kGauge;
     }
     if (state.drawn == Drawn::kNot) continue;
-    for (const Sample& sample : window.samples) {
+    for (const SeriesSample& sample : window.samples) {
       if (sample.unix_ms > to_ms) break;
       if (state.any &&
           (sample.unix_ms < state.last_ms || (sample.unix_ms == state.last_ms && sample.mark == state.mark)))
@@ -244,17 +244,18 @@ void TraceBuilder::AddSeries(std::span<const SeriesWindow> windows, int64_t to_m
   }
 }
 
-void TraceBuilder::AddSample(const KeptSeries& series, Series& state, const Sample& sample) {
+void TraceBuilder::AddSample(const KeptSeries& series, Series& state, const SeriesSample& sample) {
   const int64_t ms = sample.unix_ms, ns = ms * kMs;
   const bool is_line = state.drawn == Drawn::kGauge || state.drawn == Drawn::kRate;
-  if (sample.mark == Sample::kGap || !std::isfinite(sample.value)) {
+  if (sample.mark == SeriesSample::kGap || !std::isfinite(sample.value)) {
     if (state.open) End(state.slices, state.owner, std::max(ns, state.opened_ns + 1));
     state.open = state.known = false;
     if (is_line && state.any) CloseGap(state, ms), OpenGap(series, state, ms, "no value");
     return;
   }
-  if (sample.mark == Sample::kStale) {
-    if (is_line && state.mark != Sample::kStale) CloseGap(state, ms), OpenGap(series, state, ms, "stale");
+  if (sample.mark == SeriesSample::kStale) {
+    if (is_line && state.mark != SeriesSample::kStale)
+      CloseGap(state, ms), OpenGap(series, state, ms, "stale");
     return;
   }
   CloseGap(state, ms);
@@ -274,8 +275,8 @@ void TraceBuilder::AddSample(const KeptSeries& series, Series& state, const Samp
   state.before = sample;
 }
 
-void TraceBuilder::DrawRate(const KeptSeries& series, Series& state, const Sample& sample) {
-  const Sample& before = state.before;
+void TraceBuilder::DrawRate(const KeptSeries& series, Series& state, const SeriesSample& sample) {
+  const SeriesSample& before = state.before;
   if (!state.known || sample.unix_ms <= before.unix_ms || sample.unix_ms * kMs <= from_ns_) return;
   if (sample.reset || sample.value < before.value) {
     if (state.track == 0) return;
@@ -287,7 +288,7 @@ void TraceBuilder::DrawRate(const KeptSeries& series, Series& state, const Sampl
 }
 
 // Slices of states, of flags, and of processes while they have memory.
-void TraceBuilder::DrawState(const KeptSeries& series, Series& state, const Sample& sample) {
+void TraceBuilder::DrawState(const KeptSeries& series, Series& state, const SeriesSample& sample) {
   const bool is_process = state.drawn == Drawn::kGauge, is_up = series.name.ends_with(".up");
   const bool is_on = is_process || sample.value == 1;
   // Most collectors are for machines of another kind: that they are down is no news.
@@ -312,7 +313,7 @@ void TraceBuilder::DrawState(const KeptSeries& series, Series& state, const Samp
   Begin(state.slices, state.owner, state.opened_ns, std::move(name), series.attributes);
 }
 
-void TraceBuilder::DrawSteps(const KeptSeries& series, Series& state, const Sample& sample) {
+void TraceBuilder::DrawSteps(const KeptSeries& series, Series& state, const SeriesSample& sample) {
   constexpr double kMost = 9e15;  // a whole number still
   if (!state.known || sample.reset || sample.value <= state.before.value) return;
   if (sample.unix_ms * kMs < from_ns_ || state.before.value < 0 || sample.value > kMost) return;
@@ -324,7 +325,7 @@ void TraceBuilder::DrawSteps(const KeptSeries& series, Series& state, const Samp
 }
 
 // A gauge with the time of the last checkpoint: a new value is a new checkpoint, which ended by then.
-void TraceBuilder::DrawDuration(const KeptSeries& series, Series& state, const Sample& sample) {
+void TraceBuilder::DrawDuration(const KeptSeries& series, Series& state, const SeriesSample& sample) {
   const int64_t quiet = std::max<int64_t>(
       2000,
       2 * std::chrono::milliseconds(std::chrono::duration_cast<std::chrono::milliseconds>(series.period))

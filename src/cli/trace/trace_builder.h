@@ -80,8 +80,8 @@ class TraceBuilder {
     int32_t rank = 0;
     bool any = false, open = false, gap_open = false, known = false;
     int64_t last_ms = 0;  // of the last sample that was added
-    Sample::Mark mark = Sample::kOk;
-    Sample before;  // where `known`
+    SeriesSample::Mark mark = SeriesSample::kOk;
+    SeriesSample before;  // where `known`
     int64_t opened_ns = 0, gap_opened_ns = 0;
   };
   // A track of slices, and more of them for slices that overlap.
@@ -105,11 +105,11 @@ class TraceBuilder {
   uint32_t Slices(uint32_t parent, const std::string& name, int32_t rank);
   uint32_t CounterOf(const KeptSeries& series, Series& state);
 
-  void AddSample(const KeptSeries& series, Series& state, const Sample& sample);
-  void DrawRate(const KeptSeries& series, Series& state, const Sample& sample);
-  void DrawState(const KeptSeries& series, Series& state, const Sample& sample);
-  void DrawSteps(const KeptSeries& series, Series& state, const Sample& sample);
-  void DrawDuration(const KeptSeries& series, Series& state, const Sample& sample);
+  void AddSample(const KeptSeries& series, Series& state, const SeriesSample& sample);
+  void DrawRate(const KeptSeries& series, Series& state, const SeriesSample& sample);
+  void DrawState(const KeptSeries& series, Series& state, const SeriesSample& sample);
+  void DrawSteps(const KeptSeries& series, Series& state, const SeriesSample& sample);
+  void DrawDuration(const KeptSeries& series, Series& state, const SeriesSample& sample);
   void OpenGap(const KeptSeries& series, Series& state, int64_t ms, const char* why);
   void CloseGap(Series& state, int64_t ms);
 

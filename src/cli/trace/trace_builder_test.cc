@@ -44,12 +44,14 @@ class LineTimeline final : public TimelineWriter {
   void WriteLast() override {}
 };
 
-Sample Ok(int64_t ms, double value, bool reset = false) { return {ms, value, Sample::kOk, reset}; }
-Sample Gap(int64_t ms) { return {ms, kNotMeasured, Sample::kGap, false}; }
-Sample Stale(int64_t ms, double value) { return {ms, value, Sample::kStale, false}; }
+SeriesSample Ok(int64_t ms, double value, bool reset = false) {
+  return {ms, value, SeriesSample::kOk, reset};
+}
+SeriesSample Gap(int64_t ms) { return {ms, kNotMeasured, SeriesSample::kGap, false}; }
+SeriesSample Stale(int64_t ms, double value) { return {ms, value, SeriesSample::kStale, false}; }
 
 SeriesWindow Window(std::string name, Kind kind, std::string unit, AttributeSet attributes,
-                    std::vector<Sample> samples) {
+                    std::vector<SeriesSample> samples) {
   SeriesWindow window;
   window.series.name = std::move(name);
   window.series.kind = kind;
@@ -85,7 +87,7 @@ TEST_F(TraceBuilderTest, AGaugeIsDrawnAsItWasSampledWithoutWhatLiesBefore) {
 }
 
 TEST_F(TraceBuilderTest, WindowsThatOverlapAddNoSampleTwice) {
-  const auto window = [](std::vector<Sample> samples) {
+  const auto window = [](std::vector<SeriesSample> samples) {
     return Window("gpu.power.draw", Kind::kGauge, "W", Gpu(0), std::move(samples));
   };
   const std::vector<SeriesWindow> first = {window({Ok(1500, 2), Ok(2500, 3)})};
@@ -135,11 +137,12 @@ TEST_F(TraceBuilderTest, AProcessIsASliceWhileItHasMemory) {
 }
 
 TEST_F(TraceBuilderTest, StatesAndFlagsAreSlices) {
-  const auto state = [](const char* word, std::vector<Sample> samples) {
+  const auto state = [](const char* word, std::vector<SeriesSample> samples) {
     return Window("gpu.health.state", Kind::kStateSet, "",
                   AttributeSet({{"gpu.health.state", word}}).OverlaidOn(Gpu(0)), std::move(samples));
   };
-  const auto flag = [](const char* name, const char* key, const char* value, std::vector<Sample> samples) {
+  const auto flag = [](const char* name, const char* key, const char* value,
+                       std::vector<SeriesSample> samples) {
     return Window(name, Kind::kGauge, "{bool}", AttributeSet({{key, value}}), std::move(samples));
   };
   const auto lines = Draw({state("ok", {Ok(1500, 1), Ok(2500, 1), Ok(3500, 0)}),
@@ -170,7 +173,7 @@ TEST_F(TraceBuilderTest, WhatGpulensMeasuresOfItselfIsLeftOutUnlessWanted) {
 }
 
 TEST_F(TraceBuilderTest, StatesThatOverlapGetTracksOfTheirOwn) {
-  const auto state = [](const char* word, std::vector<Sample> samples) {
+  const auto state = [](const char* word, std::vector<SeriesSample> samples) {
     return Window("gpu.health.state", Kind::kStateSet, "",
                   AttributeSet({{"gpu.health.state", word}}).OverlaidOn(Gpu(0)), std::move(samples));
   };

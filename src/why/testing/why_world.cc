@@ -51,13 +51,13 @@ std::vector<SeriesWindow> World::Render() {
       if (signal.resets[at]) total = 0, reset = true;
       total += signal.values[at];
       if ((kSeconds - 1 - i) % signal.period != 0) continue;
-      Sample sample{kEndMs - int64_t{kSeconds - 1 - i} * 1000 - Whole(0, 300),
-                    IsMonotonic(desc->kind) ? total : signal.values[at], signal.marks[at], false};
-      if (sample.mark == Sample::kGap) {
+      SeriesSample sample{kEndMs - int64_t{kSeconds - 1 - i} * 1000 - Whole(0, 300),
+                          IsMonotonic(desc->kind) ? total : signal.values[at], signal.marks[at], false};
+      if (sample.mark == SeriesSample::kGap) {
         if (gap) continue;
         gap = true;
         sample.value = kNotMeasured;
-      } else if (sample.mark == Sample::kStale) {
+      } else if (sample.mark == SeriesSample::kStale) {
         if (std::isnan(good)) continue;
         sample.value = good;
       } else {

@@ -17,20 +17,20 @@ namespace gpulens::why_world {
 inline constexpr int kSeconds = 330;
 inline constexpr int64_t kEndMs = 1'764'190'000'000;
 
-// One series: a value a second; of a counter its growth. Marks are those of Sample.
+// One series: a value a second; of a counter its growth. Marks are those of SeriesSample.
 struct Signal {
   std::string name;
   std::vector<std::pair<std::string, std::string>> attributes;
   std::string source;
   int period = 1;  // seconds
   std::vector<double> values = std::vector<double>(kSeconds);
-  std::vector<Sample::Mark> marks = std::vector<Sample::Mark>(kSeconds, Sample::kOk);
+  std::vector<SeriesSample::Mark> marks = std::vector<SeriesSample::Mark>(kSeconds, SeriesSample::kOk);
   std::vector<bool> resets = std::vector<bool>(kSeconds);
 
   void Set(double value, int from = 0, int to = kSeconds) {
     for (int i = std::max(from, 0); i < to; ++i) values[static_cast<size_t>(i)] = value;
   }
-  void Mark(Sample::Mark mark, int from, int to = kSeconds) {
+  void Mark(SeriesSample::Mark mark, int from, int to = kSeconds) {
     for (int i = std::max(from, 0); i < to; ++i) marks[static_cast<size_t>(i)] = mark;
   }
 };
