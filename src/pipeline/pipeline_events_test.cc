@@ -61,7 +61,7 @@ class EventBuffer : public ::testing::Test {
     std::unique_lock lock(taken_.mutex);
     return taken_.wake.wait_for(lock, seconds(20), [&] { return taken_.events >= count; });
   }
-  static uint64_t Dropped(const SinkRunner& runner, DropReason why) {
+  static uint64_t Dropped(const SinkRunner& runner, SinkDropReason why) {
     return runner.stats().events_dropped[static_cast<size_t>(why)];
   }
   Taken taken_;
@@ -73,8 +73,8 @@ TEST_F(EventBuffer, ASinkWithoutAThreadGetsThemAtOnce) {
   EXPECT_EQ(taken_.events, 3u);
   taken_.fail = true;
   runner.Offer(EventList(1));
-  EXPECT_EQ(Dropped(runner, DropReason::kRejected), 1u);
-  EXPECT_EQ(runner.stats().dropped[static_cast<size_t>(DropReason::kRejected)], 0u)
+  EXPECT_EQ(Dropped(runner, SinkDropReason::kRejected), 1u);
+  EXPECT_EQ(runner.stats().dropped[static_cast<size_t>(SinkDropReason::kRejected)], 0u)
       << "snapshots count for themselves";
 }
 
@@ -83,7 +83,7 @@ TEST_F(EventBuffer, ASlowSinkKeepsTheNewestAndCountsTheDropped) {
   SinkRunner runner({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
   // One may be in the sink's hands already.
   for (size_t i = 0; i < SinkRunner::kEventQueueDepth + 11; ++i) runner.Offer(EventList(1));
-  uint64_t lost = Dropped(runner, DropReason::kOverload);
+  uint64_t lost = Dropped(runner, SinkDropReason::kOverload);
   EXPECT_GE(lost, 10u);
   EXPECT_LE(lost, 11u);
   EXPECT_EQ(runner.stats().events_queued, SinkRunner::kEventQueueDepth);
@@ -110,7 +110,7 @@ TEST_F(EventBuffer, DataOfASinkWithoutAThreadIsCountedAtTheEnd) {
   SinkRunner runner({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
   runner.Offer(EventList(2));
   runner.Stop(RealClock().Now());
-  EXPECT_EQ(Dropped(runner, DropReason::kShutdown), 1u);
+  EXPECT_EQ(Dropped(runner, SinkDropReason::kShutdown), 1u);
 }
 
 TEST_F(EventBuffer, WaitingDataIsDeliveredBeforeTheEnd) {
@@ -127,7 +127,7 @@ TEST_F(EventBuffer, EndsBeforeAnyWaiter) {
   runner.BeginStop(RealClock().Now() + seconds(20));
   EXPECT_TRUE(WaitForEvents(10));
   runner.Stop(RealClock().Now() + seconds(20));
-  EXPECT_EQ(Dropped(runner, DropReason::kShutdown), 0u);
+  EXPECT_EQ(Dropped(runner, SinkDropReason::kShutdown), 0u);
 }
 
 }  // namespace

@@ -331,7 +331,7 @@ TEST_F(PipelineTest, ASlowSinkDropsTheOldestAndCounts) {
   Ref<Snapshot> snapshot = MakeRef<Snapshot>();
   snapshot->closed_at = env_.clock->Now();
   for (int i = 0; i < 10; ++i) runner.Offer(snapshot);
-  uint64_t dropped = runner.stats().dropped[static_cast<size_t>(DropReason::kOverload)];
+  uint64_t dropped = runner.stats().dropped[static_cast<size_t>(SinkDropReason::kOverload)];
   EXPECT_GE(dropped, 7u) << "one in Write, two wait";
   {
     std::lock_guard lock(state.mutex);

@@ -229,10 +229,10 @@ void SelfMetrics::UpdateSink(const SinkView& sink, Delivery* delivery) {
     of.Set(s.event_length, kSelfSinkQueueLength, stats.events_queued, {{"queue", "event"}});
     of.Set(s.event_capacity, kSelfSinkQueueCapacity, SinkRunner::kEventQueueDepth, {{"queue", "event"}});
   }
-  for (size_t i = 0; i < kDropReasons; ++i) {
+  for (size_t i = 0; i < kSinkDropReasons; ++i) {
     // Without a queue, only rejections are possible.
-    if (!sink.queued() && static_cast<DropReason>(i) != DropReason::kRejected) continue;
-    const std::string_view reason = DropReasonName(static_cast<DropReason>(i));
+    if (!sink.queued() && static_cast<SinkDropReason>(i) != SinkDropReason::kRejected) continue;
+    const std::string_view reason = SinkDropReasonName(static_cast<SinkDropReason>(i));
     of.Set(s.dropped[i], kSelfSinkDropped, stats.dropped[i], {{"queue", "snapshot"}, {"reason", reason}});
     of.Set(s.events_dropped[i], kSelfSinkDropped, stats.events_dropped[i],
            {{"queue", "event"}, {"reason", reason}});

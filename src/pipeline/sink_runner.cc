@@ -6,11 +6,11 @@
 
 namespace gpulens {
 
-std::string_view DropReasonName(DropReason reason) noexcept {
+std::string_view SinkDropReasonName(SinkDropReason reason) noexcept {
   switch (reason) {
-    case DropReason::kOverload: return "overload";
-    case DropReason::kRejected: return "rejected";
-    case DropReason::kShutdown: return "shutdown";
+    case SinkDropReason::kOverload: return "overload";
+    case SinkDropReason::kRejected: return "rejected";
+    case SinkDropReason::kShutdown: return "shutdown";
   }
   return "unknown";
 }
@@ -107,7 +107,7 @@ void SinkRunner::Deliver(Shared& shared, const Snapshot& snapshot) {
     ++stats.delivered;
     stats.last_success_unix_ns = started.unix_ns;
   } else {
-    ++stats.dropped[static_cast<size_t>(DropReason::kRejected)];
+    ++stats.dropped[static_cast<size_t>(SinkDropReason::kRejected)];
   }
   stats.last = std::move(status);
 }
@@ -117,7 +117,7 @@ void SinkRunner::Deliver(Shared& shared, const Events& events) {
   if (status) return;
   Log(LogLevel::kWarn, shared.name, "events_lost", status.detail, shared.name);
   std::lock_guard lock(shared.mutex);
-  ++shared.stats.events_dropped[static_cast<size_t>(DropReason::kRejected)];
+  ++shared.stats.events_dropped[static_cast<size_t>(SinkDropReason::kRejected)];
 }
 
 void SinkRunner::Offer(const Ref<const Events>& events) {
@@ -126,7 +126,7 @@ void SinkRunner::Offer(const Ref<const Events>& events) {
   {
     std::lock_guard lock(shared_->mutex);
     if (shared_->event_buffer.PushDroppingOldest(events))
-      ++shared_->stats.events_dropped[static_cast<size_t>(DropReason::kOverload)];
+      ++shared_->stats.events_dropped[static_cast<size_t>(SinkDropReason::kOverload)];
   }
   shared_->wake.notify_one();
 }
@@ -205,7 +205,7 @@ void SinkRunner::Push(Ref<const Snapshot> snapshot) {
   {
     std::lock_guard lock(shared_->mutex);
     if (shared_->queue.PushDroppingOldest(std::move(snapshot)))
-      ++shared_->stats.dropped[static_cast<size_t>(DropReason::kOverload)];
+      ++shared_->stats.dropped[static_cast<size_t>(SinkDropReason::kOverload)];
   }
   shared_->wake.notify_one();
 }
@@ -295,9 +295,9 @@ bool SinkRunner::Stop(Instant deadline) {
 
 void SinkRunner::DropWaiting() {
   std::lock_guard lock(shared_->mutex);
-  while (shared_->queue.Pop()) ++shared_->stats.dropped[static_cast<size_t>(DropReason::kShutdown)];
+  while (shared_->queue.Pop()) ++shared_->stats.dropped[static_cast<size_t>(SinkDropReason::kShutdown)];
   while (shared_->event_buffer.Pop())
-    ++shared_->stats.events_dropped[static_cast<size_t>(DropReason::kShutdown)];
+    ++shared_->stats.events_dropped[static_cast<size_t>(SinkDropReason::kShutdown)];
 }
 
 SinkStats SinkRunner::stats() const {

@@ -17,17 +17,17 @@
 namespace gpulens {
 
 // Why a snapshot or a batch of events was not delivered.
-enum class DropReason : uint8_t { kOverload, kRejected, kShutdown };
-inline constexpr size_t kDropReasons = 3;
-std::string_view DropReasonName(DropReason reason) noexcept;
+enum class SinkDropReason : uint8_t { kOverload, kRejected, kShutdown };
+inline constexpr size_t kSinkDropReasons = 3;
+std::string_view SinkDropReasonName(SinkDropReason reason) noexcept;
 
 struct SinkStats {
   bool up = true;
   Status last;
   uint64_t delivered = 0;  // snapshots
-  std::array<uint64_t, kDropReasons> dropped{};
+  std::array<uint64_t, kSinkDropReasons> dropped{};
   size_t queued = 0;
-  std::array<uint64_t, kDropReasons> events_dropped{};  // batches of events
+  std::array<uint64_t, kSinkDropReasons> events_dropped{};  // batches of events
   size_t events_queued = 0;
   Duration duration{};
   int64_t last_success_unix_ns = 0;
