@@ -143,8 +143,8 @@ class SelfMetrics {
     Series up, errors[kCodes], missing;
   };
   struct OfSink : OfPlugin {
-    Series up, length, capacity, duration, last_success, dropped[kDropReasons];
-    Series event_length, event_capacity, events_dropped[kDropReasons];
+    Series up, length, capacity, duration, last_success, dropped[kSinkDropReasons];
+    Series event_length, event_capacity, events_dropped[kSinkDropReasons];
     DeliveryMetrics delivery;
     RollupMetrics rollups;
   };
