@@ -91,15 +91,21 @@ class Equal(unittest.TestCase):
             wait_until(all_read, TIMEOUT, "a scrape of each target")
             # Of steady pages, too; and the last counted request is answered when the next one comes.
             wait_until(lambda: min(server.requests for server in servers) >= 5, TIMEOUT, "more scrapes")
+            before = [server.requests for server in servers]
             page = agent.page()
+            # The answers that the page may have: the last of those that were requested is read or not.
+            read = [range(first - 1, server.requests + 1) for first, server in zip(before, servers, strict=True)]
             lines = 0
-            for name in pages:
+            for number, name in enumerate(pages):
                 plain, isolated = own_lines(page, f"{name}-false"), own_lines(page, f"{name}-true")
                 self.assertEqual(plain, isolated, name)
                 lines += len(plain)
-                for of in ("samples", "size_bytes", "parse_errors_total", "families_unknown"):
+                for of in ("samples", "size_bytes", "families_unknown"):
                     self.assertEqual(value(page, f"gpulens_scrape_{of}", target=f"{name}-false"),
                                      value(page, f"gpulens_scrape_{of}", target=f"{name}-true"), (name, of))
+                errors = [value(page, "gpulens_scrape_parse_errors_total", target=f"{name}-{which}") for which in ("false", "true")]
+                of_each = [{total / count for count in counts if total % count == 0} for total, counts in zip(errors, read[2 * number:], strict=False)]
+                self.assertTrue(of_each[0] & of_each[1], (name, "errors of one answer", errors, read[2 * number:2 * number + 2]))
             self.assertEqual(len(readers(agent.process.pid)), len(pages))
         return lines
 
