@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -58,8 +59,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   CHECK(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&world.address), world.size) == 0);
   if (::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) >= 0) ::shutdown(socket.get(), SHUT_WR);
+  // Until the server closes, which it does after it has accepted: only then its count says anything.
+  // libFuzzer's alarm interrupts a call each few seconds.
   char buffer[4096];
-  while (::recv(socket.get(), buffer, sizeof buffer, 0) > 0) {
+  while (true) {
+    const ssize_t count = ::recv(socket.get(), buffer, sizeof buffer, 0);
+    if (count == 0 || (count < 0 && errno != EINTR)) break;
   }
   for (int i = 0; world.server->stats().connections != 0 && i < 1000; ++i) {
     world.loop.Call([] {});
