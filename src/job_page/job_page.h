@@ -25,10 +25,11 @@ enum class Writer : uint32_t { kNone, kNcclPlugin, kCudaInjection, kProgram };
 
 // How much the writer measures; the agent and the operator may change it while the job runs.
 enum class Level : uint32_t {
-  kOff,    // nothing
-  kCount,  // calls, bytes and sequence numbers
-  kTime,   // and the duration of each on the device
-  kLink,   // and the steps of the network; for a few seconds at a time
+  kOff,      // nothing
+  kCount,    // calls, bytes and sequence numbers
+  kTime,     // and the duration of each on the device
+  kLink,     // and the steps of the network; for a few seconds at a time
+  kProfile,  // CUDA alone: kTime, and the time of each kernel by its name, which leaves only as a profile
 };
 
 enum class Function : uint8_t {
@@ -188,10 +189,30 @@ struct CudaDevice {
   Histogram queue_delay;              // begin of the launch call to begin of the kernel
   Histogram kernel;                   // begin to end of a kernel
   Histogram sync_wait;                // of stream, event and context synchronisation
-  std::atomic<uint64_t> busy_ns;      // sum of kernel times
-  char device_id[32];                 // "0000:1a:00.0", or empty
+  Histogram graph;                // begin to end of a whole graph, where its kernels are not timed one by one
+  Histogram graph_kernel;         // begin to end of a kernel inside a graph; `kernel` has only the others
+  std::atomic<uint64_t> busy_ns;  // sum of kernel times, those inside graphs and whole graphs included
+  char device_id[32];             // "0000:1a:00.0", or empty
 };
 inline constexpr size_t kDevices = 16;
+
+// Kernels by name, at Level::kProfile. A slot is taken once and stays.
+struct Kernel {
+  std::atomic<uint64_t> key;       // of name and device, never 0; 0: free
+  std::atomic<uint32_t> name_end;  // 0: being written; else the name is names[name_at] to names[name_end - 1]
+  uint32_t name_at;
+  std::atomic<uint64_t> count, total_ns;
+  int32_t device;  // ordinal in the process
+  uint32_t reserved;
+};
+inline constexpr size_t kKernels = 4096;
+struct Kernels {
+  std::atomic<uint64_t> other_count, other_ns;  // of kernels for which there was no room
+  std::atomic<uint32_t> names_used;  // bytes of `names` that are taken, from 1 on; may exceed its size
+  uint32_t reserved;
+  Kernel kernels[kKernels];
+  char names[1 << 20];  // as the compiler mangled them; a long one is cut
+};
 
 // Phases that the job marks itself.
 enum class Phase : uint8_t {
@@ -257,6 +278,7 @@ struct Page {
   alignas(64) Communicator communicators[kCommunicators];
   alignas(64) Histogram collective_duration[kFunctions];  // of records with Timing other than kNone
   alignas(64) CudaDevice devices[kDevices];
+  alignas(64) Kernels kernels;
   alignas(64) Phases phases;
   alignas(64) DataLoading data_loading;
   alignas(64) Record records[kRecords];
