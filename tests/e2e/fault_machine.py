@@ -157,8 +157,11 @@ class Machine:
         """Another collector by a changed configuration: a reader process that was ended often starts ever later."""
         text = self.agent.config.read_text()
         old, self.serial = self.serial, not self.serial
+        reader = self.agent.reader_pid()
         self.agent.config.write_text(text.replace(f"serial: {str(old).lower()}", f"serial: {str(self.serial).lower()}"))
         assert self.agent.get("/-/reload", method="POST").status == 200
+        # The next row ends the new collector's process, not what is left of the old one.
+        wait_until(lambda: self.agent.reader_pid() not in (0, reader), what="the new collector's reader process")
         self.wait_healthy()
 
     def reopen(self, profile=None):
