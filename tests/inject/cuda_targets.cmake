@@ -1,0 +1,18 @@
+# A libcuda without a GPU, in each style of entry point: tests/fake_cuda/<style>/libcuda.so.1 of the build tree.
+include_guard()
+add_executable(fake_cuda_loop tests/inject/fake_cuda/fake_cuda_loop_main.c)
+target_link_libraries(fake_cuda_loop PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
+add_custom_target(fake_cuda)
+enable_language(ASM)
+foreach(style push nop5 endbr sub movabs)
+  string(TOUPPER ${style} macro)
+  add_library(fake_cuda_${style} SHARED tests/inject/fake_cuda/fake_cuda.c tests/inject/fake_cuda/fake_cuda_entries.S)
+  target_compile_options(fake_cuda_${style} PRIVATE -O2 -Wall -Wextra)
+  target_compile_definitions(fake_cuda_${style} PRIVATE FAKE_CUDA_${macro})
+  target_link_libraries(fake_cuda_${style} PRIVATE ${CMAKE_DL_LIBS})
+  set_target_properties(fake_cuda_${style} PROPERTIES OUTPUT_NAME cuda SUFFIX .so.1 NO_SONAME ON
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/fake_cuda/${style})
+  target_link_options(fake_cuda_${style} PRIVATE -Wl,-soname,libcuda.so.1)
+  add_dependencies(fake_cuda fake_cuda_${style} fake_cuda_loop)
+endforeach()
+add_dependencies(e2e_programs fake_cuda)
