@@ -87,7 +87,7 @@ enum class Timing : uint8_t {
   kNone,    // not measured: counted only
   kDevice,  // start and end of the kernels, device_ns
   kProxy,   // first and last step of the network proxy, boot_ns
-  kHost,    // begin and end of a call that waits for its result, boot_ns
+  kHost,    // as the host saw begin and end: of a call that waits for its result, or of the kernels, boot_ns
   kCount,
 };
 
@@ -123,7 +123,7 @@ struct Histogram {
   }
   static constexpr size_t BucketOf(uint64_t ns) noexcept {
     if (ns <= (uint64_t{1} << kFirstDoubling)) return 0;
-    const int doubling = std::bit_width(ns) - 1;
+    const int doubling = 63 - std::countl_zero(ns);
     // Against 2^63 times 2^(1/4), 2^(2/4) and 2^(3/4); a power of two belongs to the bucket below it.
     const uint64_t mantissa = ns << (63 - doubling);
     const int quarter = (mantissa > 0x9837F0518DB8A96F) + (mantissa > 0xB504F333F9DE6484) +
@@ -291,7 +291,10 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 // ended.
 inline constexpr char kSocketVariable[] = "GPULENS_JOB_SOCKET";
 inline constexpr char kDefaultSocket[] = "/run/gpulens/job.sock";
-// Where no agent listens: a file NAME = gpulens-job-<uid>-<pid>-<writer> of mode 0600 in this folder.
+// Where no agent listens: a file gpulens-job-<uid>-<pid>-<writer> of mode 0600 in this folder, locked by
+// flock while its process lives. Where another process of that number lives (of another namespace, in a
+// shared folder), the name ends with -2 … -8. Parts that the writer does not use are holes: reading them
+// through a mapping would take memory.
 inline constexpr char kFolderVariable[] = "GPULENS_JOB_FOLDER";
 inline constexpr char kDefaultFolder[] = "/dev/shm";
 // "off" in the environment, or one of these files when the library is loaded: nothing is measured.
