@@ -212,6 +212,11 @@ add_test(NAME e2e_fleet_page COMMAND ${e2e_python} -m unittest -v test_fleet_pag
 set_tests_properties(e2e_fleet_page PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;FLEET_LOAD=$<TARGET_FILE:fleet_load>")
 set_tests_properties(e2e_fleet PROPERTIES TIMEOUT 300 ENVIRONMENT_MODIFICATION "GPULENS_SOAK_MINUTES=unset:")
 set_tests_properties(soak_fleet PROPERTIES TIMEOUT 86400)
+# A job that writes a page as its input says.
+add_executable(job_page_program tests/inject/job_page_program.cc)
+target_include_directories(job_page_program PRIVATE src)
+target_link_libraries(job_page_program PRIVATE gpulens_flags)
+add_dependencies(e2e_programs job_page_program)
 add_dependencies(e2e_programs quantile_dump exposition_dump grpc_pair inference_program sdk_program ledger_month fake_nvml fake_amdsmi
                  nvml_reader_main amdsmi_reader_main fleet_load try_inside)
 
