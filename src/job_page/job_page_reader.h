@@ -7,7 +7,7 @@
 // rejected and counted in PageCopy::rejected; the last good value stays. Text is printable UTF-8, or empty.
 //
 //   ASSIGN_OR_RETURN(JobPageReader reader, JobPageReader::FromDescriptor(std::move(fd)));
-//   PageCopy copy;                                  // one for many readers: it keeps its memory
+//   PageCopy copy;
 //   RETURN_IF_ERROR(reader.Read(now, copy));
 //   for (const RecordCopy& record : copy.records) …  // each record once
 #pragma once
@@ -82,8 +82,19 @@ struct CudaDeviceCopy {
   std::string device_id;
   std::array<uint64_t, 4> launches{};  // by Launch
   std::array<HistogramCopy, 4> enqueue;
-  HistogramCopy queue_delay, kernel, sync_wait;
+  HistogramCopy queue_delay, kernel, sync_wait, graph, graph_kernel;
   uint64_t busy_ns = 0;
+};
+
+// Totals of one kernel on one device since the page was opened.
+struct KernelCopy {
+  std::string name;     // as the compiler mangled it, cut at 1,024 bytes
+  int32_t device = -1;  // ordinal in the process; -1: unknown
+  uint64_t count = 0, total_ns = 0;
+};
+struct KernelsCopy {
+  std::vector<KernelCopy> kernels;
+  uint64_t other_count = 0, other_ns = 0;  // of kernels for which there was no room
 };
 
 struct PhaseEdgeCopy {
@@ -104,7 +115,8 @@ struct DataLoadingCopy {
   uint64_t batches = 0;
 };
 
-// One state of a page. Totals count since the page was opened; `records` and `edges` are new.
+// One state of a page. Totals count since the page was opened; `records` and `edges` are new. Reuse one for
+// many readers: its vectors keep their memory.
 struct PageCopy {
   Writer writer = Writer::kNone;
   int32_t pid = 0;           // as the writer states it, in its namespace; do not identify a process by it
@@ -124,15 +136,14 @@ struct PageCopy {
   std::vector<CudaDeviceCopy> devices;  // with anything in them
   std::optional<PhasesCopy> phases;     // absent: the job marks none
   std::optional<DataLoadingCopy> data_loading;
-
-  std::vector<char> bytes;  // room of JobPageReader
 };
 
-// Reads one page again and again. Not thread-safe; movable.
+// Reads one page again and again. Not thread-safe; movable. Read keeps room of sizeof(Page) for each thread
+// that calls it.
 class JobPageReader {
  public:
-  // Of a file in memory (tmpfs, memfd) alone: others may block. kInvalidArgument: it is something else, or
-  // has not the size of a page.
+  // Of a file in memory (memfd, tmpfs) alone: reading others may block. kInvalidArgument: it is something
+  // else, or has not the size of a page.
   static Result<JobPageReader> FromDescriptor(UniqueFd fd);
   // Of a regular file that is no link. kUnavailable: it is not there. kPermissionDenied: it may not be opened
   // for reading; a file that may only be read is opened, but SetWantedLevel fails.
@@ -143,8 +154,12 @@ class JobPageReader {
   ~JobPageReader();
 
   // Replaces `out`. kUnavailable: the writer has not finished to make the page. kDataLoss: it is no page of
-  // this layout, or was cut. After an error `out` has no meaning.
+  // this layout, was cut, or its clock is ahead of `now` (a time namespace). After an error `out` has no
+  // meaning.
   Status Read(Instant now, PageCopy& out);
+  // Replaces `out` by the kernels by name; for every minute or so, as it may copy a megabyte. After a
+  // successful Read of the same `now`. Counts are checked against the age of the page only.
+  Status ReadKernels(KernelsCopy& out);
   // Requests how much the writer measures.
   Status SetWantedLevel(Level level);
   // Whether its writer cannot cut the file.
