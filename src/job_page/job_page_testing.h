@@ -44,7 +44,7 @@ class TestPage {
   template <size_t kSize>
   static void Put(char (&to)[kSize], std::string_view text) {
     std::memset(to, 0, kSize);
-    std::memcpy(to, text.data(), text.size() < kSize ? text.size() : kSize - 1);
+    text.copy(to, kSize - 1);
   }
 
   Communicator& AddCommunicator(uint32_t slot, uint64_t hash, int32_t rank, int32_t ranks,
