@@ -75,6 +75,7 @@ FOREIGN = {
     "libdeflate.h": ("net", "wire", "delivery"),
     "zstd": ("wire",),
     "zlib.h": ("net", "wire", "delivery"),
+    "bpf/": ("sources/*",),
     "dlfcn.h": ("base", "net", "sources/*", "store"),
 }
 FOREIGN_IN_HEADERS = {"boost/": ("net",), "openssl/": ("net",)}
