@@ -53,6 +53,7 @@ struct Env {
   class ReaderControl* nvml = nullptr;               // commands for the NVML reader; null: none
   const class SimulatedOwners* simulated = nullptr;  // of simulated GPUs; null: they have none
   class ReceivedObserver* received = nullptr;        // sees received data; null: none does
+  class JobPages* job_pages = nullptr;  // pages that libraries inside jobs write; null: none are read
 };
 
 // Waits for data. `Fetch` runs on the I/O loop, does not block it, and calls `done` exactly once, from any
