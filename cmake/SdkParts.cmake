@@ -2,10 +2,10 @@
 include_guard()
 
 # The floors of src/ that it needs, lowest first.
-set(GPULENS_SDK_FLOORS base core net reader sources catalog wire instruments energy ledger store sdk)
+set(GPULENS_SDK_FLOORS base job_page core net reader sources catalog wire instruments energy ledger store sdk)
 # Its own libraries; what they link belongs to it, too. A program takes what it names out of the archive.
 set(GPULENS_SDK_PARTS gpulens_instruments gpulens_sdk_energy gpulens_sdk_export gpulens_sdk_c gpulens_sdk_experiment
-    gpulens_sdk_inference gpulens_sdk_ring gpulens_sdk_ring_resident gpulens_sdk_training)
+    gpulens_sdk_inference gpulens_sdk_job gpulens_sdk_ring gpulens_sdk_ring_resident gpulens_sdk_training)
 
 # Sets `own` to the targets of this project that `ARGN` are made of, and `foreign` to the system's libraries that these link.
 function(gpulens_closure own foreign)

@@ -157,6 +157,75 @@ int gpulens_store_flush(gpulens_store* store, double timeout_seconds);
  * records were dropped because the queue was full, GPULENS_DATA_LOSS when the file refused some. */
 int gpulens_store_close(gpulens_store* store);
 
+/* ---- what a job reports of itself, in memory that it shares with the agent: gpulens/job.h,
+ * docs/training-inside.md. libgpulens-job.so has these functions alone and needs the C library alone. They
+ * take some 100 ns; without an agent some ns, and nothing is kept. After fork() the child reports for itself,
+ * and what its parent began does not end in it. Not for signal handlers. */
+
+/* Phases of a job. More may be added. */
+enum {
+  GPULENS_PHASE_UNKNOWN = 0,
+  GPULENS_PHASE_DATA_LOADING = 1,
+  GPULENS_PHASE_GPU_COMPUTE = 2,
+  GPULENS_PHASE_NCCL_COLLECTIVE = 3,
+  GPULENS_PHASE_OPTIMIZER_STEP = 4,
+  GPULENS_PHASE_CHECKPOINT = 5,
+  GPULENS_PHASE_PREFILL = 6,
+  GPULENS_PHASE_DECODE = 7,
+  GPULENS_PHASE_QUEUED = 8,
+  GPULENS_PHASE_IDLE = 9
+};
+/* Begins a phase, which lasts until it ends or another one begins, and returns what ends it; 0 ends nothing.
+ * Phases nest, also those of several threads. */
+uint64_t gpulens_phase_begin(int phase);
+void gpulens_phase_end(uint64_t token);
+
+/* A wait for the next batch, from begin to end in one thread. A wait inside another one is part of it. */
+typedef struct gpulens_data_wait {
+  uint64_t state[4];
+} gpulens_data_wait;
+void gpulens_data_wait_begin(gpulens_data_wait* wait);
+/* got_batch 0: there was none left, and the wait is not recorded. */
+void gpulens_data_wait_end(gpulens_data_wait* wait, int got_batch);
+
+/* Functions of collectives. More may be added. */
+enum {
+  GPULENS_OTHER_COLLECTIVE = 0,
+  GPULENS_ALL_REDUCE = 1,
+  GPULENS_BROADCAST = 2,
+  GPULENS_ALL_GATHER = 3,
+  GPULENS_REDUCE_SCATTER = 4,
+  GPULENS_REDUCE = 5,
+  GPULENS_ALL_TO_ALL = 6,
+  GPULENS_GATHER = 7,
+  GPULENS_SCATTER = 8,
+  GPULENS_SEND = 9,
+  GPULENS_RECEIVE = 10,
+  GPULENS_ALL_GATHER_V = 11,
+  GPULENS_BARRIER = 12
+};
+/* A group of ranks; `hash` identifies it and is equal on all ranks, `name` may be NULL. Returns 0 where 64
+ * are open. Calls of one function are joined across ranks by their order: report all of them on all ranks. */
+uint64_t gpulens_communicator_open(uint64_t hash, int rank, int ranks, const char* name);
+void gpulens_communicator_close(uint64_t communicator);
+typedef struct gpulens_collective {
+  uint64_t state[8];
+} gpulens_collective;
+/* `bytes`: the message of this rank. `root`: the root, or the other rank of send and receive; -1: none.
+ * `asynchronous`: the call returns at once, and the program waits later. */
+void gpulens_collective_begin(gpulens_collective* call, uint64_t communicator, int function, uint64_t bytes,
+                              int root, int asynchronous);
+/* `measured` 0: it ended at an unknown time or failed; it is counted and its time is not. */
+void gpulens_collective_end(gpulens_collective* call, int measured);
+
+/* Names the framework, such as "torch 2.4.0". Before anything is recorded. */
+void gpulens_job_library(const char* name);
+/* Reports why less is measured than was wanted. */
+void gpulens_job_trouble(const char* why);
+/* GPULENS_OK: the agent has, or finds, what this process reports. GPULENS_UNAVAILABLE: there is no agent,
+ * yet. GPULENS_PERMISSION_DENIED: it is turned off. GPULENS_EXHAUSTED: no memory could be shared. */
+int gpulens_job_status(void);
+
 /* Returns why this thread's last call failed, "" when it succeeded. Valid until the thread's next call. */
 const char* gpulens_last_error(void);
 

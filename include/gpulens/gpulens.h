@@ -8,6 +8,7 @@
 #include <gpulens/export.h>
 #include <gpulens/inference.h>
 #include <gpulens/instruments.h>
+#include <gpulens/job.h>
 #include <gpulens/registry.h>
 #include <gpulens/resident_kernel.h>
 #include <gpulens/ring_kernel.h>

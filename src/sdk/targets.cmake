@@ -6,7 +6,8 @@ add_gpulens_library(sdk_export DIR src/sdk/export DEPS gpulens_catalog gpulens_i
   gpulens_net_blocking gpulens_net_grpc TEST_DEPS gpulens_net_testing)
 add_gpulens_library(sdk_inference DIR src/sdk/inference DEPS gpulens_store_telemetry gpulens_store_telemetry_servers
   gpulens_sdk_energy PRIVATE_DEPS gpulens_net_client TEST_DEPS dep_sqlite)
-add_gpulens_library(sdk_c DIR src/sdk/c DEPS gpulens_sdk_export gpulens_sdk_energy gpulens_sdk_inference)
+add_gpulens_library(sdk_job DIR src/sdk/job DEPS gpulens_base TEST_DEPS gpulens_job_page gpulens_sdk_c)
+add_gpulens_library(sdk_c DIR src/sdk/c DEPS gpulens_sdk_export gpulens_sdk_energy gpulens_sdk_inference gpulens_sdk_job)
 add_gpulens_library(sdk_experiment DIR src/sdk/experiment DEPS gpulens_store_experiments gpulens_sdk_energy
   PRIVATE_DEPS dep_sqlite TEST_DEPS dep_sqlite)
 add_gpulens_library(sdk_energy_processes DIR src/sdk/energy/processes DEPS gpulens_sources_host)
