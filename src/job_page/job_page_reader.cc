@@ -1,6 +1,7 @@
 #include "job_page/job_page_reader.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -532,6 +533,12 @@ Status JobPageReader::ReadKernels(KernelsCopy& out) {
     out.kernels.push_back({Printable(name), kernel.device, count, total_ns});
   }
   return Ok();
+}
+
+bool JobPageReader::WriterHoldsLock() const noexcept {
+  if (::flock(fd_.get(), LOCK_SH | LOCK_NB) != 0) return errno == EWOULDBLOCK;
+  ::flock(fd_.get(), LOCK_UN);
+  return false;
 }
 
 Status JobPageReader::SetWantedLevel(Level level) {

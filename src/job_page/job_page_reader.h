@@ -162,6 +162,9 @@ class JobPageReader {
   Status ReadKernels(KernelsCopy& out);
   // Requests how much the writer measures.
   Status SetWantedLevel(Level level);
+  // Of a file by path: whether its process lives, which holds its lock.
+  bool WriterHoldsLock() const noexcept;
+  int fd() const noexcept { return fd_.get(); }
   // Whether its writer cannot cut the file.
   bool sealed() const noexcept { return sealed_; }
 

@@ -15,6 +15,7 @@ add_gpulens_library(sources_kubelet_api DIR src/sources/kubelet/api DEPS gpulens
 add_gpulens_library(sources_hl_smi DIR src/sources/hl_smi DEPS gpulens_base)
 add_gpulens_library(sources_slurm_parse DIR src/sources/slurm/parse DEPS gpulens_base)
 add_gpulens_library(sources_slurm DIR src/sources/slurm DEPS gpulens_sources_slurm_parse)
+add_gpulens_library(sources_job_pages DIR src/sources/job_pages DEPS gpulens_job_page gpulens_net_blocking)
 add_gpulens_library(sources_cuda DIR src/sources/cuda DEPS gpulens_base)
 add_gpulens_library(sources_amdsmi_probe DIR src/sources/amdsmi/probe DEPS gpulens_reader)
 add_gpulens_library(sources_amdsmi_reader DIR src/sources/amdsmi/reader DEPS gpulens_sources_amdsmi gpulens_reader_process

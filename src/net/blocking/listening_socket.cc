@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +20,7 @@
 namespace gpulens {
 namespace {
 
+constexpr int kPacketBacklog = 64;
 constexpr int kBacklog = 4096;  // the kernel cuts it to net.core.somaxconn
 
 Status ListenError(const Endpoint& at, int error) {
@@ -110,6 +112,27 @@ bool HoldsOne(const std::string& fd_folder, const std::vector<uint64_t>& inodes)
 }
 
 }  // namespace
+
+Result<UniqueFd> OpenPacketSocket(const std::string& path) {
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  if (path.size() >= sizeof at.sun_path)
+    return Status{Code::kInvalidArgument, "the path of the socket is too long: " + path};
+  path.copy(at.sun_path, sizeof at.sun_path - 1);
+  const auto* name = reinterpret_cast<const sockaddr*>(&at);
+  // A socket of another agent answers; a stale one does not.
+  UniqueFd querying(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!querying) return ErrnoStatus("socket", errno);
+  if (::connect(querying.get(), name, sizeof at) == 0 || errno == EAGAIN)
+    return Status{Code::kUnavailable, "another agent listens at " + path};
+  if (errno == ECONNREFUSED) ::unlink(path.c_str());
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return ErrnoStatus("socket", errno);
+  if (::bind(socket.get(), name, sizeof at) != 0) return ErrnoStatus("bind " + path, errno);
+  if (::chmod(path.c_str(), 0666) != 0) return ErrnoStatus("chmod " + path, errno);
+  if (::listen(socket.get(), kPacketBacklog) != 0) return ErrnoStatus("listen " + path, errno);
+  return socket;
+}
 
 std::string FindPortOwner(const Endpoint& at) {
   std::vector<uint64_t> inodes;

@@ -16,6 +16,10 @@ namespace gpulens {
 // socket file without a server. Any thread.
 Result<UniqueFd> OpenListeningSocket(const Endpoint& at);
 
+// Listens for packets (SEQPACKET) at a Unix socket to which every user may connect. Replaces a socket file
+// without a server. kUnavailable: another process listens there. Any thread.
+Result<UniqueFd> OpenPacketSocket(const std::string& path);
+
 // "prometheus (pid 812)": the process that listens at `at`; empty when it is not visible (of another user).
 // Reads all of /proc. Any thread.
 std::string FindPortOwner(const Endpoint& at);

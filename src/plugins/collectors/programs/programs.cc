@@ -9,7 +9,6 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -67,32 +66,10 @@ HttpResponse Answer(ProgramRegistry& registry, const ProgramRegistry::Sender& se
   return response;
 }
 
-constexpr int kWaiting = 64;  // backlog of the socket
 constexpr int kPollMs = 500;
 // Back-off between starts of a reader that ends at once.
 constexpr int64_t kLeastPauseNs = 1'000'000'000, kLongestPauseNs = 60'000'000'000,
                   kGoodRunNs = 20'000'000'000;
-
-Result<UniqueFd> Listen(const std::string& path) {
-  sockaddr_un at{};
-  at.sun_family = AF_UNIX;
-  if (path.size() >= sizeof at.sun_path)
-    return Status{Code::kInvalidArgument, "the path of the socket is too long: " + path};
-  path.copy(at.sun_path, sizeof at.sun_path - 1);
-  const auto* name = reinterpret_cast<const sockaddr*>(&at);
-  // A socket of another agent answers; a stale one does not.
-  UniqueFd querying(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!querying) return ErrnoStatus("socket", errno);
-  if (::connect(querying.get(), name, sizeof at) == 0 || errno == EAGAIN)
-    return Status{Code::kUnavailable, "another agent listens at " + path};
-  if (errno == ECONNREFUSED) ::unlink(path.c_str());
-  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return ErrnoStatus("socket", errno);
-  if (::bind(socket.get(), name, sizeof at) != 0) return ErrnoStatus("bind " + path, errno);
-  if (::chmod(path.c_str(), 0666) != 0) return ErrnoStatus("chmod " + path, errno);
-  if (::listen(socket.get(), kWaiting) != 0) return ErrnoStatus("listen " + path, errno);
-  return socket;
-}
 
 int64_t Now() { return RealClock().Now().boot_ns; }
 
@@ -154,7 +131,7 @@ std::string EnergySocketNextTo(const std::string& program_socket) {
 
 Result<std::unique_ptr<EnergySocket>> EnergySocket::Open(Options options) {
   RETURN_IF_ERROR(MakeFoldersAbove(options.path));
-  ASSIGN_OR_RETURN(UniqueFd listening, Listen(options.path));
+  ASSIGN_OR_RETURN(UniqueFd listening, OpenPacketSocket(options.path));
   UniqueFd stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop) return ErrnoStatus("eventfd", errno);
   std::unique_ptr<EnergySocket> socket(
