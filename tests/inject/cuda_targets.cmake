@@ -16,3 +16,24 @@ foreach(style push nop5 endbr sub movabs)
   add_dependencies(fake_cuda fake_cuda_${style} fake_cuda_loop)
 endforeach()
 add_dependencies(e2e_programs fake_cuda)
+# A libcupti without a GPU, in three versions: tests/fake_cupti/<version>/libcupti.so.N.
+foreach(version 12 130 135)
+  string(SUBSTRING ${version} 0 2 major)
+  add_library(fake_cupti_${version} SHARED tests/inject/fake_cupti/fake_cupti.c)
+  target_compile_options(fake_cupti_${version} PRIVATE -O2 -Wall -Wextra)
+  target_compile_definitions(fake_cupti_${version} PRIVATE FAKE_CUPTI_API=${version})
+  set_target_properties(fake_cupti_${version} PROPERTIES OUTPUT_NAME cupti SUFFIX .so.${major} NO_SONAME ON
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/fake_cupti/${version})
+  target_link_options(fake_cupti_${version} PRIVATE -Wl,-soname,libcupti.so.${major})
+  target_link_libraries(fake_cupti_${version} PRIVATE fake_cuda_push Threads::Threads)
+  add_dependencies(fake_cuda fake_cupti_${version})
+endforeach()
+# Prints a job page as it is.
+add_executable(job_page_dump tests/inject/job_page_dump_main.cc)
+target_link_libraries(job_page_dump PRIVATE gpulens_flags)
+target_include_directories(job_page_dump PRIVATE src include)
+add_dependencies(fake_cuda job_page_dump)
+add_test(NAME e2e_cuda_injection COMMAND ${CMAKE_SOURCE_DIR}/tools/venv_python.sh -m unittest -v test_cuda_injection
+         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/inject)
+set_tests_properties(e2e_cuda_injection PROPERTIES LABELS e2e TIMEOUT 300
+  ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;GPULENS_BUILD=${CMAKE_BINARY_DIR}")
