@@ -218,7 +218,7 @@ void gpulens_collective_begin(gpulens_collective* call, uint64_t communicator, i
 /* `measured` 0: it ended at an unknown time or failed; it is counted and its time is not. */
 void gpulens_collective_end(gpulens_collective* call, int measured);
 
-/* Names the framework, such as "torch 2.4.0". Before anything is recorded. */
+/* Names the framework, such as "torch 2.4.0". */
 void gpulens_job_library(const char* name);
 /* Reports why less is measured than was wanted. */
 void gpulens_job_trouble(const char* why);

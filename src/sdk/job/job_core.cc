@@ -372,7 +372,10 @@ void EndCall(Call& call, bool measured) noexcept {
   call = {};
 }
 
-void SetLibrary(const char* text) noexcept { job_page::CopyText(process.library, text); }
+void SetLibrary(const char* text) noexcept {
+  job_page::CopyText(process.library, text);
+  if (Page* page = process.own.page()) job_page::CopyText(page->header.library_version, process.library);
+}
 
 void SetTrouble(const char* text) noexcept {
   if (Page* page = Active()) job_page::SetTrouble(*page, text);

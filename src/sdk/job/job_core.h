@@ -61,7 +61,7 @@ void BeginCall(Call& call, uint64_t communicator, const CallOf& of) noexcept;
 // `measured`: now is when the collective ended on this rank; otherwise the call is counted only.
 void EndCall(Call& call, bool measured) noexcept;
 
-// The framework and its version, such as "torch 2.4.0"; shown with the page. Set before the first call.
+// The framework and its version, such as "torch 2.4.0"; shown with the page.
 void SetLibrary(const char* text) noexcept;
 // Why less is measured than was wanted; shown by the agent.
 void SetTrouble(const char* text) noexcept;
