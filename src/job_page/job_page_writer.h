@@ -108,6 +108,8 @@ class OwnPage {
   // Whether an agent got the page by its socket; else it is a file.
   bool handed_over() const noexcept { return socket_ >= 0; }
   uint64_t Now() const noexcept { return clock_.Now(); }
+  // Of the process that opened the page, without a system call.
+  int32_t pid() const noexcept { return pid_; }
   // Removes the page's file, if it is one; the page stays usable. At the end of the process.
   void RemoveFile() noexcept {
     if (path_[0] != '\0') ::unlink(path_);
@@ -168,6 +170,7 @@ class OwnPage {
   std::atomic<Page*> page_{nullptr};
   std::atomic<uint32_t> state_{kClosed};
   int failure_ = 0;
+  int32_t pid_ = 0;
   int socket_ = -1;
   int kept_ = -1;  // the connection, or the file with its lock
   Identity kept_identity_{};
@@ -302,6 +305,7 @@ inline int OwnPage::MakeFile(Writer writer) noexcept {
 // Returns 0, or why there is no page.
 inline int OwnPage::Make(const OwnPageOptions& options) noexcept {
   clock_.Choose();
+  pid_ = ::getpid();
   const auto fill = [&](int file) -> Page* {
     if (::ftruncate(file, sizeof(Page)) != 0) return nullptr;
     if (const int error = Reserve(file, options.writer); error != 0) return errno = error, nullptr;
@@ -394,6 +398,7 @@ inline CommunicatorSlot OpenCommunicator(Page& page, const CommunicatorStart& st
   for (int tries = 0; tries < 8; ++tries) {
     Communicator* best = nullptr;
     uint32_t seen = 0;
+    uint64_t oldest = 0;
     for (Communicator& at : page.communicators) {
       const uint32_t generation = at.generation.load(std::memory_order_acquire);
       if (generation == 0) {
@@ -401,7 +406,8 @@ inline CommunicatorSlot OpenCommunicator(Page& page, const CommunicatorStart& st
         break;
       }
       if (generation % 2 != 0 || at.closed.load(std::memory_order_relaxed) == 0) continue;
-      if (!best || at.opened_boot_ns < best->opened_boot_ns) best = &at, seen = generation;
+      const uint64_t opened = __atomic_load_n(&at.opened_boot_ns, __ATOMIC_RELAXED);
+      if (!best || opened < oldest) best = &at, seen = generation, oldest = opened;
     }
     if (!best) break;
     if (!best->generation.compare_exchange_strong(seen, seen + 1, std::memory_order_acq_rel)) continue;
@@ -410,7 +416,7 @@ inline CommunicatorSlot OpenCommunicator(Page& page, const CommunicatorStart& st
     best->hash = start.hash;
     best->rank = start.rank, best->ranks = start.ranks, best->nodes = start.nodes;
     best->device = start.device;
-    best->opened_boot_ns = start.boot_ns;
+    __atomic_store_n(&best->opened_boot_ns, start.boot_ns, __ATOMIC_RELAXED);
     CopyText(best->name, start.name);
     CopyText(best->device_id, start.device_id);
     for (FunctionProgress& function : best->functions) {
@@ -499,7 +505,12 @@ inline void WriteRecord(Page& page, const RecordValues& values) noexcept {
 }
 
 // Explains why the writer measures less than was wanted. `text` may be null.
-inline void SetTrouble(Page& page, const char* text) noexcept { CopyText(page.header.trouble, text); }
+inline void SetTrouble(Page& page, const char* text) noexcept {
+  size_t at = 0;
+  for (; text && text[at] != '\0' && at + 1 < sizeof page.header.trouble; ++at)
+    __atomic_store_n(page.header.trouble + at, text[at], __ATOMIC_RELAXED);
+  __atomic_store_n(page.header.trouble + at, '\0', __ATOMIC_RELAXED);
+}
 
 }  // namespace gpulens::job_page
 #pragma GCC visibility pop
