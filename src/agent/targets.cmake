@@ -27,7 +27,7 @@ add_gpulens_library(agent_api DIR src/agent/api DEPS gpulens_history gpulens_why
 add_gpulens_library(agent_status DIR src/agent/status DEPS gpulens_agent gpulens_agent_control gpulens_agent_targets
   gpulens_net_client gpulens_wire_json)
 add_gpulens_library(agent_mcp DIR src/agent/mcp DEPS gpulens_agent_api gpulens_catalog gpulens_wire_json gpulens_net_http)
-add_gpulens_library(agent_run DIR src/agent/run DEPS gpulens_agent gpulens_config gpulens_catalog gpulens_net_client
+add_gpulens_library(agent_run DIR src/agent/run DEPS gpulens_agent gpulens_sources_job_pages gpulens_config gpulens_catalog gpulens_net_client
   gpulens_agent_control gpulens_agent_demo gpulens_agent_targets gpulens_agent_page gpulens_agent_fleet gpulens_agent_status
   gpulens_agent_api gpulens_agent_mcp gpulens_scrape)
 add_gpulens_library(agent_local DIR src/agent/local DEPS gpulens_agent_run)

@@ -102,6 +102,15 @@ constexpr OptionSpec kSandbox[] = {TextOption(
     "everything, and the kernel logs what was not needed; off: everything. In force after a restart",
     kSandboxModes)};
 
+constexpr OptionSpec kJobs[] = {
+    TextOption(
+        "socket", {},
+        "Unix socket at which libraries inside jobs hand over their pages; default: job.sock next to the "
+        "socket of programs; none for none. It is open while a collector reads pages"),
+    TextsOption("folders", R"(["/dev/shm"])",
+                "Folders where such libraries leave pages as files when no agent listens"),
+};
+
 constexpr OptionSpec kRoot[] = {
     TimeOption("interval", "1s", "Time between two snapshots", 0.01, 86400),
     GroupOption("http", "The HTTP server", kHttp),
@@ -119,6 +128,7 @@ constexpr OptionSpec kRoot[] = {
                "state folder"),
     GroupOption("check", "Options of gpulens check", kCheck),
     GroupOption("experiments", "Recorded runs of programs: docs/experiments.md", kExperiments),
+    GroupOption("jobs", "Pages that libraries inside jobs write: docs/nccl.md", kJobs),
     GroupOption("control", "Commands to the running agent", kControl),
     GroupOption("sandbox", "What confines the agent's processes", kSandbox),
     GroupOption("log", "Logging of the agent", kLog),

@@ -38,6 +38,8 @@ class LocalNode::Impl {
     env_.latest = &hub_;
     env_.events = &events_;
     env_.gpu_pods = &gpu_pods_;
+    job_pages_.Configure(JobPagesOptions(config));
+    env_.job_pages = &job_pages_;
     env_.demo = demo;
     history_.Begin();
     const NodeReadings readings{&history_, [this] { return hub_.latest(); }, env_.clock, demo,
@@ -137,6 +139,7 @@ class LocalNode::Impl {
   EventQueue events_;
   GpuPodTable gpu_pods_;
   ReaderControl nvml_control_;
+  JobPages job_pages_;
   SeriesBudget budget_;
   Env env_;
   History history_;

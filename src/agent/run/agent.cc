@@ -320,6 +320,7 @@ class Agent {
   ReaderControl nvml_control_;
   FaultFile faults_;
   AgentWatch watch_;
+  JobPages job_pages_;
   FleetTable fleet_{RealClock()};
   std::unique_ptr<History> history_;
   Api api_;
@@ -417,6 +418,8 @@ Status Agent::Start() {
   env_.events = &events_;
   env_.gpu_pods = &gpu_pods_;
   env_.received = &fleet_;
+  job_pages_.Configure(JobPagesOptions(config_));
+  env_.job_pages = &job_pages_;
   ReportOfStateFolder(env_.state_dir);
   env_.nvml = &nvml_control_;
   if (faults_.Open()) nvml_control_.SetFaultFile(faults_.fd());
@@ -520,6 +523,7 @@ Status Agent::ReloadNow() {
   }
   RETURN_IF_ERROR(listen_addresses_->Follow(outcome.config));
   RETURN_IF_ERROR(discoveries_->Apply(outcome.config));
+  job_pages_.Configure(JobPagesOptions(outcome.config));
   RETURN_IF_ERROR(pipeline_->Apply(Plan(outcome.config)));
   // Of sinks and receivers; http.listen refuses it.
   for (const std::string& unused : UnusedInheritedSockets())

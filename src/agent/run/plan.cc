@@ -6,6 +6,7 @@
 
 #include "agent/plugin_tables.h"
 #include "agent/targets/own_pages.h"
+#include "base/files.h"
 #include "base/result.h"
 #include "export/sink_names.h"
 #include "net/message/address.h"
@@ -234,6 +235,34 @@ Status RefuseReceiversWithoutSink(const Config& config) {
 }
 
 }  // namespace
+
+JobPages::Options JobPagesOptions(const Config& config) {
+  JobPages::Options out;
+  const Config& jobs = config.Group("jobs");
+  out.folders = jobs.Texts("folders");
+  out.socket = jobs.Text("socket");
+  if (out.socket == "none") out.socket.clear();
+  else if (out.socket.empty()) {
+    const std::string& programs = config.Group("collectors").Group("programs").Text("socket");
+    const size_t slash = programs.rfind('/');
+    out.socket =
+        slash == std::string::npos ? OwnAgentSocket("job.sock") : programs.substr(0, slash) + "/job.sock";
+  }
+  return out;
+}
+
+bool ReadsJobPages(const Config& config) {
+  constexpr std::string_view kReaders[][2] = {
+      {"collectors", "nccl"}, {"collectors", "probes"}, {"collectors", "phases"}, {"analyzers", "phases"}};
+  for (const auto& [section, name] : kReaders) {
+    const Config& plugins = config.Group(section);
+    if (!plugins.Has(name)) continue;
+    const Config& own = plugins.Group(name);
+    const auto configured = [](const Config::Entry& entry) { return entry.origin.where != Origin::kDefault; };
+    if (own.Bool("enabled") && std::ranges::any_of(own.entries(), configured)) return true;
+  }
+  return false;
+}
 
 FleetTable::Options FleetOptions(const Config& config) {
   const Config& fleet = config.Group("fleet");

@@ -11,6 +11,7 @@
 #include "net/auth/web_config.h"
 #include "pipeline/pipeline.h"
 #include "plugins/config.h"
+#include "sources/job_pages/job_pages.h"
 
 namespace gpulens {
 
@@ -45,6 +46,12 @@ Config SinkConfig(const Config& config, std::string_view sink);
 
 // Plans a single collector with the same configuration as in the agent, for `gpulens collect`.
 std::vector<Instance::Setup> MakeInstances(const CollectorSpec& spec, const Config& config);
+
+// Where job pages come from. Made from the options of `jobs` and of the collector `programs`.
+JobPages::Options JobPagesOptions(const Config& config);
+
+// Whether a plugin that reads job pages is configured.
+bool ReadsJobPages(const Config& config);
 
 // Options of the table of nodes; none are kept without a receiver.
 FleetTable::Options FleetOptions(const Config& config);

@@ -74,6 +74,14 @@ void AddControlSocket(const Config& config, Rights& out) {
   if (!path.empty() && path != "none") out.folders.push_back(FolderOfFile(path));
 }
 
+// The socket, and files of processes that ended, which are removed.
+void AddJobPages(const Config& config, Rights& out) {
+  if (!ReadsJobPages(config)) return;
+  const JobPages::Options options = JobPagesOptions(config);
+  if (!options.socket.empty()) out.folders.push_back(FolderOfFile(options.socket));
+  out.folders.insert(out.folders.end(), options.folders.begin(), options.folders.end());
+}
+
 template <class Setup>
 void AddHook(const Setup& setup, const Env& env, Rights& out) {
   if (setup.spec->rights) setup.spec->rights(setup.config, env, out);
@@ -183,6 +191,7 @@ Rights RightsOf(const Config& config, const Env& env) {
   Rights out;
   if (!env.state_dir.empty()) out.folders.push_back(env.state_dir);
   AddControlSocket(config, out);
+  AddJobPages(config, out);
   for (const char* group : {"http", "websocket"}) AddListeners(config.Group(group), out);
   AddPlugins(config, env, out);
   // Of a target with `isolate`, which a discovery may find later. It has fewer rights than the agent.

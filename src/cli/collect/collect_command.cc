@@ -422,6 +422,8 @@ CollectSession::CollectSession(SessionOptions options, const Config& config)
   env_.workers = &workers_;
   env_.latest = &hub_;
   env_.events = &queue_;
+  job_pages_.Configure(JobPagesOptions(config));
+  env_.job_pages = &job_pages_;
   env_.demo = options_.demo;
   plan_.interval = std::min<Duration>(config.Time("interval"), kLongestTick);
   plan_.resource = MakeResource(config, {.demo = options_.demo, .host_name = HostName()});

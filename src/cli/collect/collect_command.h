@@ -18,6 +18,7 @@
 #include "net/io_loop.h"
 #include "pipeline/pipeline.h"
 #include "plugins/event_queue.h"
+#include "sources/job_pages/job_pages.h"
 
 namespace gpulens {
 
@@ -113,6 +114,7 @@ class CollectSession {
   Workers workers_{2};
   LatestSnapshot hub_;
   EventQueue queue_;
+  JobPages job_pages_;
   SeriesBudget budget_;
   Env env_;
   PipelinePlan plan_;
