@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "catalog/cost.h"
+#include "catalog/cuda.h"
 #include "catalog/gpu.h"
 #include "catalog/host.h"
 #include "catalog/inference.h"
@@ -17,8 +18,8 @@ namespace gpulens {
 namespace {
 
 constexpr auto kAll =
-    JoinRows(kGpuRows, kCostRows, kHostRows, kInferenceRows, kInferenceWindowRows, kKubernetesUsageRows,
-             kKubernetesRows, kLedgerRows, kSelfRows, kSlurmRows, kTrainingRows);
+    JoinRows(kGpuRows, kCostRows, kCudaRows, kHostRows, kInferenceRows, kInferenceWindowRows,
+             kKubernetesUsageRows, kKubernetesRows, kLedgerRows, kSelfRows, kSlurmRows, kTrainingRows);
 
 }  // namespace
 

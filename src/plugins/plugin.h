@@ -163,6 +163,7 @@ struct CollectorSpec {
   std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;
   ConfigCheck check = nullptr;  // with per_target, for one target
   RightsHook rights = nullptr;
+  bool on_by_default = true;
 };
 
 struct AnalyzerSpec {

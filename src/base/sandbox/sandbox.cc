@@ -55,8 +55,10 @@ bool ReadCapabilities(CapabilitySet& out) noexcept {
 // "CAP_SYSLOG"; of one that has no name here, its number.
 std::string NameOfCapability(int capability) {
   switch (capability) {
+    case CAP_BPF: return "CAP_BPF";
     case CAP_DAC_READ_SEARCH: return "CAP_DAC_READ_SEARCH";
     case CAP_NET_BIND_SERVICE: return "CAP_NET_BIND_SERVICE";
+    case CAP_PERFMON: return "CAP_PERFMON";
     case CAP_SYS_ADMIN: return "CAP_SYS_ADMIN";
     case CAP_SYS_PTRACE: return "CAP_SYS_PTRACE";
     case CAP_SYSLOG: return "CAP_SYSLOG";
@@ -298,14 +300,16 @@ constexpr const char* kEscapeCalls[] = {
     "mount", "umount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "open_tree_attr",
     "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr", "setns", "unshare", "open_by_handle_at",
     // The kernel and the machine.
-    "bpf", "perf_event_open", "init_module", "finit_module", "delete_module", "create_module", "kexec_load",
-    "kexec_file_load", "reboot", "swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "syslog",
-    "settimeofday", "clock_settime", "clock_settime64", "clock_adjtime", "adjtimex", "stime", "sethostname",
-    "setdomainname", "iopl", "ioperm", "modify_ldt", "nfsservctl", "lookup_dcookie", "vhangup", "uselib",
-    "fanotify_init",
+    "init_module", "finit_module", "delete_module", "create_module", "kexec_load", "kexec_file_load",
+    "reboot", "swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "syslog", "settimeofday",
+    "clock_settime", "clock_settime64", "clock_adjtime", "adjtimex", "stime", "sethostname", "setdomainname",
+    "iopl", "ioperm", "modify_ldt", "nfsservctl", "lookup_dcookie", "vhangup", "uselib", "fanotify_init",
     // Parts of the kernel that have been broken into most.
     "io_uring_setup", "io_uring_enter", "io_uring_register", "userfaultfd", "keyctl", "add_key",
     "request_key", "vmsplice"};
+
+// Refused in addition, but in the process that attaches probes.
+constexpr const char* kTracingCalls[] = {"bpf", "perf_event_open"};
 
 // Refused in a process that starts nothing.
 constexpr const char* kProgramCalls[] = {"execve", "execveat", "fork", "vfork"};
@@ -477,8 +481,9 @@ void AllowParser(Filter& filter) {
   filter.Allow("tgkill", Equals(0, static_cast<uint64_t>(::getpid())));
 }
 
-void RefuseEscapes(Filter& filter) {
+void RefuseEscapes(Filter& filter, bool tracing) {
   filter.RefuseAll(kEscapeCalls);
+  if (tracing) filter.RefuseAll(kTracingCalls);
   filter.Refuse("ioctl", Masked(1, 0xffffffff, kPushInput));
   filter.Refuse("ioctl", Masked(1, 0xffffffff, kConsole));
   // New namespaces.
@@ -489,8 +494,8 @@ void RefuseEscapes(Filter& filter) {
 
 void RefuseNetwork(Filter& filter) { filter.Refuse("socket", Differs(0, AF_UNIX)); }
 
-void RefuseReader(Filter& filter) {
-  RefuseEscapes(filter);
+void RefuseReader(Filter& filter, bool tracing) {
+  RefuseEscapes(filter, tracing);
   RefuseNetwork(filter);
   filter.RefuseAll(kProgramCalls);
   filter.Refuse("clone", Masked(0, CLONE_THREAD, 0));
@@ -517,10 +522,11 @@ SandboxLayer LimitCalls(const Result<SeccompLibrary>& library, SandboxMode mode,
   switch (what) {
     case CallFilter::kAgent: AllowAgent(filter); break;
     case CallFilter::kParser: AllowParser(filter); break;
-    case CallFilter::kReader: RefuseReader(filter); break;
+    case CallFilter::kReader: RefuseReader(filter, true); break;
+    case CallFilter::kProbes: RefuseReader(filter, false); break;
     case CallFilter::kProgram: RefuseNetwork(filter); [[fallthrough]];
     case CallFilter::kLauncher:
-    case CallFilter::kNetworkProgram: RefuseEscapes(filter); break;
+    case CallFilter::kNetworkProgram: RefuseEscapes(filter, true); break;
   }
   const int error = filter.Load();
   layer.on = error == 0 && mode == SandboxMode::kEnforce;

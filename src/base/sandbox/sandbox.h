@@ -25,6 +25,7 @@ enum class CallFilter : uint8_t {
   kAgent,           // a list of what is allowed: network, files, threads; no programs
   kParser,          // a list of what is allowed: memory and descriptors that are open
   kReader,          // a list of what is refused, for a vendor's library: network, programs, other processes
+  kProbes,          // as kReader, but it may load programs into the kernel that count calls (BPF)
   kLauncher,        // a list of what is refused, also to all that it starts: mounts, modules, tracing
   kProgram,         // besides that: network
   kNetworkProgram,  // as kLauncher
