@@ -1,0 +1,53 @@
+// A line of the files that NCCL Inspector writes in its JSON mode (format v4.0, NCCL 2.28 and later; RCCL's
+// port writes the same), and the flat lines that the l9gpu project reads. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <gpulens/status.h>
+
+#include "job_page/job_page.h"
+
+namespace gpulens::nccl_files {
+
+// What the duration of a record was measured with.
+enum class TimingSource : uint8_t {
+  kUnknown,
+  kKernelGpu,      // on the GPU: the duration of the collective
+  kKernelCpu,      // on the host, from the first kernel to the last
+  kCollectiveCpu,  // on the host, of the call: it may end before the collective does
+};
+
+// A collective or point-to-point operation of one rank that ended. Numbers that the line does not have are -1
+// or NaN.
+struct InspectorRecord {
+  uint64_t communicator = 0;               // hash, equal on all ranks; 0: unknown
+  std::string communicator_name;           // empty: unnamed
+  int32_t rank = 0, ranks = 0, nodes = 0;  // ranks, nodes 0: unknown
+  bool point_to_point = false;
+  job_page::Function function = job_page::Function::kOther;
+  std::string operation;  // as written: "AllReduce"
+  int32_t peer = -1;
+  int64_t sequence = -1;  // per communicator and operation
+  int64_t bytes = -1;     // message size
+  double duration_us = kNotMeasured;
+  TimingSource timing = TimingSource::kUnknown;
+  double bandwidth = kNotMeasured;      // bytes per second, of the algorithm
+  double bus_bandwidth = kNotMeasured;  // bytes per second
+  int64_t dumped_unix_us = -1;          // when the line was made, some time after the operation
+  std::string host;
+  int32_t pid = 0;  // in its namespace; 0: unknown
+};
+
+inline constexpr size_t kLongestLine = 64 << 10;
+
+// kDataLoss: it is no such line. Texts of the result are printable.
+Result<InspectorRecord> ParseInspectorLine(std::string_view line);
+
+// By the name that NCCL gives it, "AllReduce"; kOther for one that is not known.
+job_page::Function FunctionOfName(std::string_view name) noexcept;
+
+}  // namespace gpulens::nccl_files
