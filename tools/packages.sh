@@ -6,7 +6,7 @@ BUILD_PACKAGES=(g++ cmake ninja-build mold ccache pkg-config libssl-dev libyaml-
   libdeflate-dev libzstd-dev libsnappy-dev libprotozero-dev libnghttp2-dev libsqlite3-dev libncurses-dev libjs-dygraphs
   libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev python3 boost)
 CLANG_PACKAGES=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 lld-19)
-TEST_PACKAGES=(curl python3-venv python3-dev go chromium node tmux)
+TEST_PACKAGES=(curl python3-venv python3-dev go chromium node tmux torch)
 PACKAGE_PACKAGES=(rpm)
 RELEASE_PACKAGES=(skopeo gpg gpg-agent)
 ARM64_PACKAGES=(crossbuild-essential-arm64 qemu-user-static)
@@ -14,8 +14,9 @@ PEERS_PACKAGES=(debootstrap lintian rpmlint cpio gpg gpg-agent gdb mandoc groff-
   podman crun runc uidmap slirp4netns fuse-overlayfs)
 DOCS_PACKAGES=(python3-venv doxygen)
 PICTURES_PACKAGES=(chromium node tmux)
-# Three are not names of packages: "boost" is the headers of 1.81 or later, whose package has another name in each release,
-# "go" a toolchain from anywhere, and "node" Node with npm, which others than Debian have in one package.
+# Four are not names of packages: "boost" is the headers of 1.81 or later, whose package has another name in each release,
+# "go" a toolchain from anywhere, "node" Node with npm, which others than Debian have in one package, and "torch" PyTorch where
+# this release has it.
 BOOSTS=(libboost1.81-dev libboost1.83-dev libboost-dev)
 
 missing_of() {
@@ -53,6 +54,10 @@ missing_node() {
   [[ $(candidate nodejs) == *nodesource* ]] || echo npm
 }
 
+missing_torch() {
+  if [[ -n $(missing_of python3-torch) && -n $(candidate python3-torch) ]]; then echo python3-torch; fi
+}
+
 missing_now() {
   local name wanted=()
   for name in "$@"; do
@@ -60,6 +65,7 @@ missing_now() {
     boost) missing_boost ;;
     go) missing_go ;;
     node) missing_node ;;
+    torch) missing_torch ;;
     *) wanted+=("$name") ;;
     esac
   done
