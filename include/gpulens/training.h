@@ -17,6 +17,7 @@
 #include <utility>
 
 #include <gpulens/efficiency.h>
+#include <gpulens/job.h>
 #include <gpulens/registry.h>
 #include <gpulens/status.h>
 #include <gpulens/time.h>
@@ -59,7 +60,9 @@ class TrainingMonitor {
  public:
   enum class Part : uint8_t { kStep, kDataWait, kCheckpointSave, kCheckpointRestore };
 
-  // Records its lifetime as the time of one part; nothing when an exception ends it.
+  // Records its lifetime as the time of one part; nothing when an exception ends it. A wait for data and a
+  // checkpoint are also what the agent sees of this process (gpulens/job.h). Ends in the thread that began
+  // it.
   class [[nodiscard]] Scope {
    public:
     Scope(TrainingMonitor& monitor, Part part) noexcept;
@@ -76,6 +79,8 @@ class TrainingMonitor {
     double bytes_ = kNotMeasured;
     int exceptions_;
     Part part_;
+    std::optional<DataWaitScope> wait_;
+    std::optional<PhaseScope> phase_;
   };
 
   // kInvalidArgument names the option.

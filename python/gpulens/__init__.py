@@ -26,6 +26,7 @@ _EXPORTS = {
     "gpulens.inference": (
         "InferenceCall InferenceRecord InferenceStore InferenceSummary InstrumentedEngine StoreHealth instrument"
     ),
+    "gpulens.job": "JobCommunicator data_wait job_reason phase",
     "gpulens.runs": "MetricHistory Run RunArtifact RunMetric load_run search_runs",
     "gpulens.ring": "KernelTelemetry RingKernelRuntime TelemetryCollector",
     "gpulens.export": "Exporter asgi_app export_otlp export_to_agent expose share_with_workers to_prometheus wsgi_app",
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from . import export as export
     from . import inference as inference
     from . import instruments as instruments
+    from . import job as job
     from . import ring as ring
     from . import runs as runs
     from . import stats as stats
@@ -104,6 +106,10 @@ if TYPE_CHECKING:
     from .instruments import UpDownCounter as UpDownCounter
     from .instruments import dropped_records as dropped_records
     from .instruments import process_registry as process_registry
+    from .job import JobCommunicator as JobCommunicator
+    from .job import data_wait as data_wait
+    from .job import job_reason as job_reason
+    from .job import phase as phase
     from .ring import KernelTelemetry as KernelTelemetry
     from .ring import RingKernelRuntime as RingKernelRuntime
     from .ring import TelemetryCollector as TelemetryCollector

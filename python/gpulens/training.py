@@ -24,6 +24,7 @@ import time
 from typing import Any, Callable, Iterable, Iterator, Literal
 
 from ._core import Registry, TrainingMetrics, TrainingOptions, TrainingRecorder, find_straggler
+from . import job as _job
 from ._tensors import Later, gradients_of, is_tensor, plain_norm, torch_module, torch_norm
 
 Precision = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4"]
@@ -69,17 +70,21 @@ class DataLoaderTimer:
     wrap_dataloader = wrap
 
     def _batches(self, loader) -> Iterator[Any]:
-        begun = self._clock()  # making the iterator starts workers: a wait, too
-        batches = iter(loader)
-        while True:
-            try:
-                batch = next(batches)
-            except StopIteration:
-                return  # that there is none left is no wait for a batch
-            self.last_wait_seconds = self._clock() - begun
-            self._recorder.record_data_wait(self.last_wait_seconds)
-            yield batch
-            begun = self._clock()
+        begun, wait = self._clock(), _job.DataWait()  # making the iterator starts workers: a wait, too
+        try:
+            batches = iter(loader)
+            while True:
+                try:
+                    batch = next(batches)
+                except StopIteration:
+                    return  # that there is none left is no wait for a batch
+                wait.end()
+                self.last_wait_seconds = self._clock() - begun
+                self._recorder.record_data_wait(self.last_wait_seconds)
+                yield batch
+                begun, wait = self._clock(), _job.DataWait()
+        finally:
+            wait.end(False)  # unless it has ended
 
 
 class _TimedLoader:
@@ -115,7 +120,8 @@ class CheckpointTimer:
     def _time(self, record, size_bytes):
         checkpoint = _Checkpoint(size_bytes)
         begun = self._clock()
-        yield checkpoint
+        with _job.phase("checkpoint"):
+            yield checkpoint
         checkpoint.seconds = self._clock() - begun
         record(checkpoint.seconds, checkpoint.size_bytes)
 

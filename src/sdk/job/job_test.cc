@@ -1,5 +1,6 @@
 #include <gpulens/c.h>
 #include <gpulens/job.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -67,7 +68,7 @@ class JobPageOfTest : public ::testing::Test {
     EXPECT_EQ(::waitpid(child, &status, 0), child);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
-  static void SleepMs(int ms) { ::usleep(static_cast<useconds_t>(ms) * 1000); }
+  static void PauseMs(int ms) { ::poll(nullptr, 0, ms); }
 
   static testing::TempFolder* folder;
 };
@@ -79,10 +80,10 @@ TEST_F(JobPageOfTest, PhasesNestAndTheOneThatBeganLastCounts) {
   const uint64_t base = before.phases ? before.phases->transitions : 0;
   {
     PhaseScope compute(JobPhase::kGpuCompute);
-    SleepMs(5);
+    PauseMs(5);
     {
       PhaseScope step(JobPhase::kOptimizerStep);
-      SleepMs(2);
+      PauseMs(2);
       EXPECT_EQ(Read(reader).phases->current, Phase::kOptimizerStep);
     }
     EXPECT_EQ(Read(reader).phases->current, Phase::kGpuCompute);
@@ -125,7 +126,7 @@ TEST_F(JobPageOfTest, AWaitInsideAWaitIsPartOfIt) {
   {
     DataWaitScope outer;
     DataWaitScope inner;
-    SleepMs(3);
+    PauseMs(3);
     const auto open = Read(reader);
     EXPECT_NE(open.data_loading->open_since_boot_ns, 0U);
     EXPECT_EQ(open.phases->current, Phase::kDataLoading);

@@ -7,7 +7,7 @@ add_custom_command(OUTPUT ${specs_rows}
   COMMAND ${Python3_EXECUTABLE} -B ${GPULENS_ROOT}/tools/spec_table.py ${specs_table} ${specs_rows}
   DEPENDS ${GPULENS_ROOT}/tools/spec_table.py ${specs_table}
   COMMENT "Table of hardware" VERBATIM)
-add_gpulens_library(sdk_training DIR src/sdk/training DEPS gpulens_instruments TEST_DEPS gpulens_catalog)
+add_gpulens_library(sdk_training DIR src/sdk/training DEPS gpulens_instruments gpulens_sdk_job TEST_DEPS gpulens_catalog)
 target_sources(gpulens_sdk_training PRIVATE ${specs_rows})
 # Of the source and not of the library: the archive of the SDK compiles it, too.
 set_source_files_properties(${GPULENS_ROOT}/src/sdk/training/efficiency.cc PROPERTIES

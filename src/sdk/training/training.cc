@@ -168,7 +168,11 @@ TrainingMonitor::Scope::Scope(TrainingMonitor& monitor, Part part) noexcept
     : monitor_(&monitor),
       begun_(std::chrono::steady_clock::now()),
       exceptions_(std::uncaught_exceptions()),
-      part_(part) {}
+      part_(part) {
+  if (part == Part::kDataWait) wait_.emplace();
+  if (part == Part::kCheckpointSave || part == Part::kCheckpointRestore)
+    phase_.emplace(JobPhase::kCheckpoint);
+}
 
 TrainingMonitor::Scope::Scope(Scope&& other) noexcept
     : monitor_(std::exchange(other.monitor_, nullptr)),
@@ -176,10 +180,16 @@ TrainingMonitor::Scope::Scope(Scope&& other) noexcept
       loss_(other.loss_),
       bytes_(other.bytes_),
       exceptions_(other.exceptions_),
-      part_(other.part_) {}
+      part_(other.part_),
+      wait_(std::move(other.wait_)),
+      phase_(std::move(other.phase_)) {}
 
 TrainingMonitor::Scope::~Scope() {
-  if (!monitor_ || std::uncaught_exceptions() > exceptions_) return;
+  if (!monitor_) return;
+  if (std::uncaught_exceptions() > exceptions_) {
+    if (wait_) wait_->Discard();
+    return;
+  }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun_;
   switch (part_) {
     case Part::kStep: monitor_->RecordStep(took.count(), loss_); break;
