@@ -30,3 +30,5 @@ foreach(link libnccl-profiler-gpulens.so librccl-profiler-gpulens.so)
                      COMMAND ${CMAKE_COMMAND} -E create_symlink libgpulens-nccl-profiler.so ${link}
                      WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
 endforeach()
+
+include(${CMAKE_CURRENT_LIST_DIR}/cuda/targets.cmake)

@@ -20,10 +20,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#ifndef GPULENS_VERSION  // in the static library of the unit tests
+#define GPULENS_VERSION ""
+#endif
+
 #include "inject/cuda/cupti_calls.h"
 #include "inject/cuda/kernel_names.h"
 #include "inject/cuda/launch_times.h"
-#include "inject/older_dl.h"
+#include "job_page/dynamic_loader.h"
 #include "job_page/job_page.h"
 #include "job_page/job_page_writer.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "inject/older_dl.h"
+#include "job_page/dynamic_loader.h"
 
 namespace gpulens::cupti {
 namespace {
@@ -24,10 +24,11 @@ int VisitForPaths(dl_phdr_info* object, size_t /*size*/, void* data) {
   if (!path || ::strlen(path) >= sizeof out.cupti) return 0;
   const char* slash = ::strrchr(path, '/');
   if (!slash) return 0;
-  if (::strncmp(slash, "/libcupti.so", 12) == 0 && out.cupti[0] == '\0') ::strcpy(out.cupti, path);
+  if (::strncmp(slash, "/libcupti.so", 12) == 0 && out.cupti[0] == '\0')
+    ::memcpy(out.cupti, path, ::strlen(path) + 1);
   const bool runtime = ::strncmp(slash, "/libcudart.so", 13) == 0;
   const bool wheel = ::strncmp(slash, "/libcublas.so", 13) == 0 || ::strncmp(slash, "/libnvrtc.so", 12) == 0;
-  if (runtime || (wheel && out.runtime[0] == '\0')) ::strcpy(out.runtime, path);
+  if (runtime || (wheel && out.runtime[0] == '\0')) ::memcpy(out.runtime, path, ::strlen(path) + 1);
   return 0;
 }
 

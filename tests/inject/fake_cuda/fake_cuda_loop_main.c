@@ -1,6 +1,8 @@
 /* fake_cuda_loop [--launches N] [--rate PER_SECOND] [--threads N] [--kind kernel|ex|cooperative|graph|kernel_ptsz|…]
      [--sync-every N] [--names N] [--device N] [--fork] [--exec] [--seconds S] [--dlopen PATH] [--at-exit] [--wait-ms N]
-   Calls the fake libcuda at a known rate and prints "launches N ns_per_launch X". Threads share the launches. */
+     [--kernel-us N] [--json]
+   Calls the fake libcuda at a known rate and prints "launches N ns_per_launch X". Threads share the launches.
+   --json: prints what tests/gpu/session/launch_loop.cu prints, after 100 launches before the loop as there. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -16,6 +18,8 @@
 static unsigned long launches = 1000, rate, threads = 1, sync_every, names = 1, device;
 static double seconds;
 static const char* kind = "kernel";
+static double kernel_us;
+static int json;
 static void* library;
 static char name_texts[64][64];
 
@@ -114,7 +118,13 @@ static int Loop(void) {
     done += shares[i].done;
     ns += shares[i].ns;
   }
-  printf("launches %lu ns_per_launch %.1f\n", done, done ? (double)ns / (double)done : 0.0);
+  const double each = done ? (double)ns / (double)done : 0.0;
+  if (json)
+    printf("{\"launches\":%lu,\"ns_per_launch\":%.1f,\"ns_in_call\":%.1f,\"seconds\":%.6f,\"events_ms\":%.4f,"
+           "\"kernel_ms_by_events\":0.0}\n",
+           done, each, each, (double)ns * 1e-9, (double)done * kernel_us * 1e-3);
+  else
+    printf("launches %lu ns_per_launch %.1f\n", done, each);
   fflush(stdout);
   return 0;
 }
@@ -127,7 +137,8 @@ int main(int count, char** arguments) {
   const char* path = NULL;
   for (int i = 1; i < count; ++i) {
     const char* option = arguments[i];
-    if (!strcmp(option, "--fork") || !strcmp(option, "--exec") || !strcmp(option, "--at-exit")) {
+    if (!strcmp(option, "--fork") || !strcmp(option, "--exec") || !strcmp(option, "--at-exit") || !strcmp(option, "--json")) {
+      json |= !strcmp(option, "--json");
       forks |= !strcmp(option, "--fork");
       execs |= !strcmp(option, "--exec");
       at_exit |= !strcmp(option, "--at-exit");
@@ -144,6 +155,7 @@ int main(int count, char** arguments) {
     else if (!strcmp(option, "--sync-every")) sync_every = strtoul(value, NULL, 10);
     else if (!strcmp(option, "--names")) names = strtoul(value, NULL, 10);
     else if (!strcmp(option, "--device")) device = strtoul(value, NULL, 10);
+    else if (!strcmp(option, "--kernel-us")) kernel_us = strtod(value, NULL);
     else if (!strcmp(option, "--wait-ms")) wait_ms = strtoul(value, NULL, 10);
     else return fprintf(stderr, "no option %s\n", option), 2;
   }
@@ -152,6 +164,12 @@ int main(int count, char** arguments) {
   library = dlopen(path ? path : "libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
   if (!library) return fprintf(stderr, "%s\n", dlerror()), 2;
   if (((__typeof__(&cuInit))Function("cuInit"))(0)) return 1;
+  if (kernel_us > 0)
+    ((__typeof__(&FakeCudaSet))Function("FakeCudaSet"))(0, 5000, (uint64_t)(kernel_us * 1000));
+  if (json) {
+    struct Share warm = {100, 0, 0};
+    Run(&warm);
+  }
   if (Loop()) return 2;
   if (forks) {
     const pid_t child = fork();
