@@ -4,7 +4,7 @@
 
 BUILD_PACKAGES=(g++ cmake ninja-build mold ccache pkg-config libssl-dev libyaml-cpp-dev libcli11-dev
   libdeflate-dev libzstd-dev libsnappy-dev libprotozero-dev libnghttp2-dev libsqlite3-dev libncurses-dev libjs-dygraphs
-  libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev python3 boost)
+  libbpf-dev zlib1g-dev libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev python3 boost)
 CLANG_PACKAGES=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 lld-19)
 TEST_PACKAGES=(curl python3-venv python3-dev go chromium node tmux torch)
 PACKAGE_PACKAGES=(rpm)

@@ -12,7 +12,7 @@ source tools/preparing.sh
 HOME_OF=$PWD/build
 NAME=sysroot-arm64
 LIBRARIES=(libssl-dev libyaml-cpp-dev libcli11-dev libdeflate-dev libzstd-dev libsnappy-dev libprotozero-dev libnghttp2-dev
-  libsqlite3-dev libncurses-dev libjs-dygraphs libgtest-dev libgmock-dev librapidcheck-dev)
+  libsqlite3-dev libncurses-dev libjs-dygraphs libbpf-dev zlib1g-dev libgtest-dev libgmock-dev librapidcheck-dev)
 SHARED='libyaml-cpp0.[0-9]+|libsnappy1v5' # links of development packages lead to these
 
 # apt with folders of its own, so that the machine's lists and architectures stay as they are. Mirrors and keys are the machine's.

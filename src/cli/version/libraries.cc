@@ -73,6 +73,8 @@ constexpr Library kLibraries[] = {
     {"libsqlite3-dev", "SQLite", [] { return std::string(::sqlite3_libversion()); }},
     {"libncurses-dev", "ncurses", [] { return FirstTwoNumbers(::curses_version()); }},
     {"libjs-dygraphs", "dygraphs", nullptr},
+    {"libbpf-dev", "libbpf", nullptr},
+    {"zlib1g-dev", "zlib", nullptr},
     {"libstdc++", "libstdc++", kGccVersion},
     {"libgcc", "libgcc", kGccVersion},
     {"libc", "GNU C library", [] { return std::string(::gnu_get_libc_version()); }},

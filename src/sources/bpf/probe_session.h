@@ -144,6 +144,7 @@ class ProbeSession {
     uint32_t most_processes = 4096;
     std::vector<std::string> waker_prefixes = {
         "pt_data_"};             // threads that end waits for data; at most 16 of 15 bytes
+    std::string gpu;             // name of the machine's GPUs, for the deny list; empty: unknown
     bool allow_seccomp = false;  // time calls of processes that have seccomp filters, too
     std::string proc = "/proc";
     Duration cost_time = std::chrono::milliseconds(20);  // of the measurement of costs; 0: none
@@ -159,9 +160,9 @@ class ProbeSession {
   // How calls are seen: kSession counts and times, others count.
   Mechanism mechanism() const noexcept;
 
-  // Follows a process and what it forks from now on. A library's functions that may not be probed are in the
-  // outcome with the reason; an error: nothing is attached. kPermissionDenied: refused, the text begins with
-  // the word of the refusal. Attaching again adds kinds. `allowed` false entries of targets.h apply.
+  // Follows a process, its descendants and what they fork from now on. A library's functions that may not be
+  // probed are in the outcome with the reason; an error: nothing is attached. kPermissionDenied: refused, the
+  // text begins with the word of the refusal. Attaching again adds kinds.
   Result<AttachOutcome> Attach(int32_t pid, const AttachKinds& kinds);
   // Looks for libraries that followed processes have loaded since; probes them. The number of new ones.
   size_t Follow();

@@ -85,8 +85,9 @@ struct DenyFacts {
   std::string_view architecture;  // "x86_64", "aarch64"
   KernelVersion kernel;
   std::string_view gpu;  // name of the GPU; empty: unknown
-  FirstInstruction instruction = FirstInstruction::kOther;
-  bool timed = false;  // the end of calls is probed, too
+  FirstInstruction instruction = FirstInstruction::kPush;
+  bool emulated = true;  // of ProbePlace
+  bool timed = false;    // the end of calls is probed, too
   bool seccomp = false, shadow_stack = false;
   bool traced = false, tool = false;
 };

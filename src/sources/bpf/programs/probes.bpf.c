@@ -74,6 +74,7 @@ const struct data_value no_data = {};
 struct {
   __uint(type, HASH);
   __uint(max_entries, 2048);
+  __uint(map_flags, NO_PREALLOC);
   __type(key, struct series_key);
   __type(value, struct series_value);
 } series SEC(".maps");
@@ -89,6 +90,12 @@ struct {
   __type(key, u32);
   __type(value, struct library_value);
 } libraries SEC(".maps");
+struct {
+  __uint(type, ARRAY);
+  __uint(max_entries, GPULENS_LIBRARIES);
+  __type(key, u32);
+  __type(value, struct library_calls);
+} calls_of_libraries SEC(".maps");
 struct {
   __uint(type, ARRAY);
   __uint(max_entries, 1);
@@ -175,15 +182,18 @@ inlined u64 begin_call(void *ctx, bool can_time) {
   u64 cookie = attach_cookie(ctx), number, now;
   u32 slot = cookie >> 8 & (GPULENS_LIBRARIES - 1), tgid = current_pid_tgid() >> 32;
   struct library_value *library = lookup(&libraries, &slot);
+  struct library_calls *all = lookup(&calls_of_libraries, &slot);
   struct series_key key = {.tgid = tgid, .function = cookie & 0xff};
   struct process_value *process;
   struct series_value *counted;
   struct task_struct *task;
   struct open_call *open;
-  if (!library) return 0;
-  __sync_fetch_and_add(&library->calls, 1);
+  if (!library || !all) return 0;
+  __sync_fetch_and_add(&all->calls, 1);
   process = lookup(&processes, &tgid);
   if (!process || process->ended || !(process->flags & (key.function < 4 ? WANTS_LAUNCHES : WANTS_SYNCHRONIZES))) return 0;
+  /* Two overlays of file systems show one file as two, and each has its probes. */
+  if (process->library && process->library != slot + 1) return 0;
   key.start = process->start;
   counted = series_of(&key);
   if (!counted) return 0;
@@ -195,7 +205,7 @@ inlined u64 begin_call(void *ctx, bool can_time) {
     if (!(process->flags & WAS_NOT_TIMED)) process->flags |= WAS_NOT_TIMED;
     return 0;
   }
-  __sync_fetch_and_add(&library->timed, 1);
+  __sync_fetch_and_add(&all->timed, 1);
   now = monotonic_ns();
   open = storage_of(&open_calls, task, 0, STORAGE_CREATE);
   if (open && open->begin) __sync_fetch_and_add(&counted->nested, 1);
@@ -257,6 +267,7 @@ int process_forked(u64 *ctx) {
   if (!from || from->ended || child->pid != child->tgid) return 0;
   value.start = child->start_boottime;
   value.root = from->root;
+  value.library = from->library;
   value.flags = from->flags & (WANTS_LAUNCHES | WANTS_SYNCHRONIZES | WANTS_DATA);
   if (update(&processes, &new_tgid, &value, 0)) {
     lose(LOST_PROCESSES);
@@ -277,7 +288,9 @@ int process_execed(u64 *ctx) {
   struct task_struct *task = (void *)ctx[0];
   u32 tgid = task->tgid;
   struct process_value *process = lookup(&processes, &tgid);
-  if (process) __sync_fetch_and_add(&process->execs, 1);
+  if (!process) return 0;
+  process->library = 0;
+  __sync_fetch_and_add(&process->execs, 1);
   return 0;
 }
 

@@ -1,7 +1,6 @@
 /* What the programs in the kernel (probes.bpf.c) and probe_session.cc share: the values of the maps. C, so
  * that clang's target bpf compiles it without any header. */
-#ifndef GPULENS_BPF_SHARED_H
-#define GPULENS_BPF_SHARED_H
+#pragma once
 
 #ifdef __cplusplus
 #include <cstdint>
@@ -31,11 +30,14 @@ struct series_value {
 struct process_value {
   u64 start; /* boot time in ns */
   u64 ended; /* 0: it runs */
-  u32 root, flags, execs, reserved;
+  u32 root, flags, execs;
+  u32 library; /* slot + 1 of the file whose functions it calls; 0: any */
 };
 /* A call is timed when the 32 bits of its hashed number are at most `limit`; with `timing` 0 none is. */
 struct library_value {
   u32 limit, timing;
+};
+struct library_calls {
   u64 calls, timed;
 };
 struct prefix {
@@ -73,5 +75,4 @@ struct open_call {
 
 #ifdef __cplusplus
 }
-#endif
 #endif
