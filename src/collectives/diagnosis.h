@@ -112,7 +112,11 @@ struct Fault {
 };
 
 struct FaultChange {
-  enum class Kind : uint8_t { kRaised, kCleared } kind = Kind::kRaised;
+  enum class Kind : uint8_t {
+    kRaised,
+    kChanged,  // other culprits, or another kind of hang, by better evidence
+    kCleared,
+  } kind = Kind::kRaised;
   Fault fault;
 };
 
