@@ -47,6 +47,7 @@ class Session:
         self.deadline = time.monotonic() + options.seconds
         self.results = {}
         self.number = 0
+        self.cupti = None  # for programs with a static runtime, where none is in the loader's path
 
     def save(self):
         (self.out / "session.json").write_text(json.dumps(self.results, indent=1))
@@ -70,6 +71,8 @@ class Session:
 
     def loop(self, arguments, cuda=None, program=None, limit=60, **more):
         """Returns what the launch program printed, and its page (None without the library)."""
+        if cuda and self.cupti:
+            more.setdefault("GPULENS_CUPTI", self.cupti)
         pages = self.pages()
         try:
             done = subprocess.run([program or self.launch, *map(str, arguments)], env=self.environment(pages, cuda, **more),
@@ -195,8 +198,22 @@ def totals(page):
     }
 
 
+def find_cupti(session, results):
+    """A program with a static runtime has no libcupti next to it: that of PyTorch's packages serves then."""
+    if session.cupti is not None:
+        return
+    _, page = session.loop(["--launches", 10, "--json"], "time")
+    results["cupti_without_help"] = {"trouble": page["trouble"], "library": page["library_version"]}
+    session.cupti = ""
+    if page["trouble"].startswith("no libcupti"):
+        found = [path for folder in sys.path for path in Path(folder or ".").glob("nvidia/*/lib/libcupti.so.1?")]
+        session.cupti = str(found[0]) if found else ""
+    results["cupti"] = session.cupti
+
+
 def part_launches(session):
     results = {"exact": {}, "times": {}}
+    find_cupti(session, results)
     warm, count = 100, 20000
     for program, name in ((session.launch, "legacy"), (session.launch_per_thread, "per_thread")):
         for kind in ("kernel", "ex", "cooperative", "graph"):
@@ -236,6 +253,7 @@ def part_launches(session):
 
 def part_overhead(session):
     results = {}
+    find_cupti(session, results)
     for rate, launches in ((10000, 8000), (100000, 60000), (0, 150000)):
         rows = {}
         for turn in range(2):
@@ -324,11 +342,12 @@ def part_training(session):
                 child.do("settle")
                 page = pages.read("cuda")
                 after = totals(page[0]) if page else None
-                row = levels.setdefault(level, {"step_ms": [], "launches": [], "kernels": []})
+                row = levels.setdefault(level, {"step_ms": [], "launches_per_step": [], "kernels_per_step": []})
                 row["step_ms"].append(step["step_ms"])
                 if before and after:
-                    row["launches"].append(sum(after["launches"].values()) - sum(before["launches"].values()))
-                    row["kernels"].append(after["kernels"] + after["graph_kernels"] - before["kernels"] - before["graph_kernels"])
+                    launches = sum(after["launches"].values()) - sum(before["launches"].values())
+                    row["launches_per_step"].append(launches / step["trained"])
+                    row["kernels_per_step"].append((after["kernels"] - before["kernels"]) / step["trained"])
                     row["lost"] = after["lost"]
         bare = min(step["step_ms"] for step in results["bare"])
         for row in levels.values():
