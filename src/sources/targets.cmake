@@ -15,6 +15,7 @@ add_gpulens_library(sources_kubelet_api DIR src/sources/kubelet/api DEPS gpulens
 add_gpulens_library(sources_hl_smi DIR src/sources/hl_smi DEPS gpulens_base)
 add_gpulens_library(sources_slurm_parse DIR src/sources/slurm/parse DEPS gpulens_base)
 add_gpulens_library(sources_slurm DIR src/sources/slurm DEPS gpulens_sources_slurm_parse)
+add_gpulens_library(sources_torch_recorder DIR src/sources/torch_recorder DEPS gpulens_base)
 add_gpulens_library(sources_nccl_files DIR src/sources/nccl_files DEPS gpulens_job_page)
 add_gpulens_library(sources_job_pages DIR src/sources/job_pages DEPS gpulens_job_page gpulens_net_blocking)
 add_gpulens_library(sources_cuda DIR src/sources/cuda DEPS gpulens_base)
