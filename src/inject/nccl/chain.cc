@@ -13,7 +13,7 @@
 namespace gpulens::nccl_plugin {
 namespace {
 
-struct Entry {
+struct ChainEntry {
   // Generation, and in the lowest bits whether the event goes on.
   std::atomic<uint64_t> state;
   std::atomic<void*> own;
@@ -22,30 +22,30 @@ struct Entry {
 constexpr uint64_t kFree = 0, kLives = 1, kChanges = 2, kStateBits = 3;
 constexpr size_t kEntries = 1 << 18;
 
-constinit std::atomic<Entry*> entries{nullptr};
+constinit std::atomic<ChainEntry*> entries{nullptr};
 constinit std::atomic<uint64_t> next_entry{0};
 
-enum : uint32_t { kNotTried, kTrying, kOpen, kNone };
-constinit std::atomic<uint32_t> chain_state{kNotTried};
+enum : uint32_t { kChainNotTried, kChainOpens, kChainOpen, kNoChain };
+constinit std::atomic<uint32_t> chain_state{kChainNotTried};
 constinit void* chain_library = nullptr;
 
-constexpr size_t kContexts = 4096;
-constinit ChainedContext contexts[kContexts];
-constinit std::atomic<uint32_t> contexts_used[kContexts];
+constexpr size_t kChainedContexts = 4096;
+constinit ChainedContext chained_contexts[kChainedContexts];
+constinit std::atomic<uint32_t> chained_contexts_used[kChainedContexts];
 
 void OpenChain() noexcept {
   const char* path = ::secure_getenv(kChainVariable);
-  if (!path || *path == '\0') return chain_state.store(kNone, std::memory_order_release);
-  void* memory = ::mmap(nullptr, kEntries * sizeof(Entry), PROT_READ | PROT_WRITE,
+  if (!path || *path == '\0') return chain_state.store(kNoChain, std::memory_order_release);
+  void* memory = ::mmap(nullptr, kEntries * sizeof(ChainEntry), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory != MAP_FAILED) chain_library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!chain_library) {
-    if (memory != MAP_FAILED) ::munmap(memory, kEntries * sizeof(Entry));
+    if (memory != MAP_FAILED) ::munmap(memory, kEntries * sizeof(ChainEntry));
     Explain("the plugin in GPULENS_NCCL_CHAIN cannot be loaded");
-    return chain_state.store(kNone, std::memory_order_release);
+    return chain_state.store(kNoChain, std::memory_order_release);
   }
-  entries.store(static_cast<Entry*>(memory), std::memory_order_release);
-  chain_state.store(kOpen, std::memory_order_release);
+  entries.store(static_cast<ChainEntry*>(memory), std::memory_order_release);
+  chain_state.store(kChainOpen, std::memory_order_release);
 }
 
 // Bits 0-19 number + 1, 20-63 generation.
@@ -53,15 +53,15 @@ void* Pack(size_t at, uint64_t generation) noexcept {
   return reinterpret_cast<void*>((at + 1) | generation << 20);
 }
 struct Found {
-  Entry* entry = nullptr;
+  ChainEntry* entry = nullptr;
   uint64_t state = 0;
 };
 Found Find(void* joined) noexcept {
-  Entry* all = entries.load(std::memory_order_acquire);
+  ChainEntry* all = entries.load(std::memory_order_acquire);
   const auto bits = reinterpret_cast<uint64_t>(joined);
   const uint64_t number = bits & 0xFFFFF;
   if (!all || number == 0 || number > kEntries) return {};
-  Entry& entry = all[number - 1];
+  ChainEntry& entry = all[number - 1];
   const uint64_t state = entry.state.load(std::memory_order_acquire);
   if ((state >> 2 & (~uint64_t{0} >> 20)) != bits >> 20 || (state & kStateBits) == kChanges) return {};
   return {&entry, state};
@@ -70,12 +70,12 @@ Found Find(void* joined) noexcept {
 }  // namespace
 
 void* ChainedTable(int version) noexcept {
-  uint32_t state = kNotTried;
-  if (chain_state.compare_exchange_strong(state, kTrying, std::memory_order_acq_rel)) {
+  uint32_t state = kChainNotTried;
+  if (chain_state.compare_exchange_strong(state, kChainOpens, std::memory_order_acq_rel)) {
     OpenChain();
     state = chain_state.load(std::memory_order_acquire);
   }
-  if (state != kOpen) return nullptr;
+  if (state != kChainOpen) return nullptr;
   char name[] = "ncclProfiler_v0";
   name[sizeof name - 2] = static_cast<char>('0' + version);
   void* table = ::dlsym(chain_library, name);
@@ -84,29 +84,29 @@ void* ChainedTable(int version) noexcept {
 }
 
 bool IsChainedContext(const void* context) noexcept {
-  return context >= contexts && context < contexts + kContexts;
+  return context >= chained_contexts && context < chained_contexts + kChainedContexts;
 }
 
 ChainedContext* TakeChainedContext() noexcept {
-  for (size_t i = 0; i < kContexts; ++i) {
+  for (size_t i = 0; i < kChainedContexts; ++i) {
     uint32_t used = 0;
-    if (!contexts_used[i].compare_exchange_strong(used, 1, std::memory_order_acq_rel)) continue;
-    contexts[i] = {.pid = ::getpid()};
-    return contexts + i;
+    if (!chained_contexts_used[i].compare_exchange_strong(used, 1, std::memory_order_acq_rel)) continue;
+    chained_contexts[i] = {.pid = ::getpid()};
+    return chained_contexts + i;
   }
   return nullptr;
 }
 
 void ReleaseChainedContext(ChainedContext* context) noexcept {
-  contexts_used[context - contexts].store(0, std::memory_order_release);
+  chained_contexts_used[context - chained_contexts].store(0, std::memory_order_release);
 }
 
 void* JoinHandles(void* own, void* other) noexcept {
-  Entry* all = entries.load(std::memory_order_acquire);
+  ChainEntry* all = entries.load(std::memory_order_acquire);
   if (!all || (!own && !other)) return nullptr;
   for (int tries = 0; tries < 64; ++tries) {
     const size_t at = next_entry.fetch_add(1, std::memory_order_relaxed) % kEntries;
-    Entry& entry = all[at];
+    ChainEntry& entry = all[at];
     uint64_t state = entry.state.load(std::memory_order_relaxed);
     if ((state & kStateBits) != kFree) continue;
     const uint64_t generation = ((state >> 2) + 1) & (~uint64_t{0} >> 20);

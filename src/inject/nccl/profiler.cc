@@ -34,6 +34,7 @@ struct Library {
   std::atomic<int> written;     // what was written last
   std::atomic<uint32_t> level;  // that it was written for
   std::atomic<uint32_t> extra;  // events that another plugin wants
+  std::atomic<uint32_t> users;  // contexts
 };
 constexpr size_t kLibraries = 16;
 constinit Library libraries[kLibraries];
@@ -54,6 +55,10 @@ enum : uint32_t { kNoPlace, kTakingPlace, kHasPlace };
 constexpr size_t kContexts = 2 * kCommunicators;
 constexpr int kVersions = 7;
 constinit Context contexts[kContexts + kVersions + 1];
+
+bool IsShared(const Context& context) noexcept {
+  return &context - contexts >= static_cast<ptrdiff_t>(kContexts);
+}
 
 // ---- handles
 
@@ -203,16 +208,47 @@ void ApplyLevel(Page& page, Library& library, uint32_t level) noexcept {
   SetTrouble(page, "the event mask was set by another part of NCCL (RAS): the level is its own");
 }
 
-Library* LibraryOf(const CommunicatorInfo& info) noexcept {
-  for (Library& library : libraries) {
-    int* mask = library.mask.load(std::memory_order_acquire);
-    if (!mask && library.mask.compare_exchange_strong(mask, info.mask, std::memory_order_acq_rel))
-      mask = info.mask;
-    if (mask != info.mask) continue;
-    library.version.store(info.version, std::memory_order_relaxed);
-    return &library;
+// Held while a communicator is made or ended, for a few instructions. A forked child may find it taken for
+// ever, so that it is waited for by turns that end.
+constinit std::atomic<uint32_t> libraries_busy{0};
+class LibrariesLock {
+ public:
+  LibrariesLock() noexcept {
+    for (int turn = 0; turn < 100'000; ++turn) {
+      if (libraries_busy.exchange(1, std::memory_order_acquire) == 0) return;
+      ::sched_yield();
+    }
   }
-  return nullptr;
+  ~LibrariesLock() { libraries_busy.store(0, std::memory_order_release); }
+  LibrariesLock(const LibrariesLock&) = delete;
+  LibrariesLock& operator=(const LibrariesLock&) = delete;
+};
+
+// Null: more than kLibraries.
+Library* EnterLibrary(const CommunicatorInfo& info) noexcept {
+  const LibrariesLock lock;
+  Library* free = nullptr;
+  for (Library& library : libraries) {
+    int* mask = library.mask.load(std::memory_order_relaxed);
+    if (mask == info.mask) {
+      library.users.fetch_add(1, std::memory_order_relaxed);
+      return &library;
+    }
+    if (!mask && !free) free = &library;
+  }
+  if (!free) return nullptr;
+  free->users.store(1, std::memory_order_relaxed);
+  free->extra.store(0, std::memory_order_relaxed);
+  free->version.store(info.version, std::memory_order_relaxed);
+  free->mask.store(info.mask, std::memory_order_release);
+  return free;
+}
+
+void LeaveLibrary(Library* library) noexcept {
+  if (!library) return;
+  const LibrariesLock lock;
+  if (library->users.fetch_sub(1, std::memory_order_relaxed) == 1)
+    library->mask.store(nullptr, std::memory_order_release);
 }
 
 // ---- progress and records
@@ -518,16 +554,12 @@ Context& TakeContext(int version) noexcept {
   return contexts[kContexts + static_cast<size_t>(version)];
 }
 
-bool IsShared(const Context& context) noexcept {
-  return &context - contexts >= static_cast<ptrdiff_t>(kContexts);
-}
-
 }  // namespace
 
 void* OpenContext(const CommunicatorInfo& info) noexcept {
   const int before = errno;
   Context& context = TakeContext(info.version);
-  Library* library = info.mask ? LibraryOf(info) : nullptr;
+  Library* library = info.mask && !IsShared(context) ? EnterLibrary(info) : nullptr;
   context.version = info.version;
   context.library.store(library, std::memory_order_release);
   Page* page =
@@ -544,15 +576,15 @@ void* OpenContext(const CommunicatorInfo& info) noexcept {
   context.timer_is_ns = ::strstr(search.name, "rccl") == nullptr;
   if (page->header.library_version[0] == '\0') DescribeLibrary(*page, info.version, search.name);
   const uint32_t level = WantedLevel(*page);
+  // Whatever is in it, as every plugin does in init; NCCL restores what its RAS has set.
+  const uint32_t extra = library ? library->extra.load(std::memory_order_relaxed) : 0;
+  const int mask = static_cast<int>(MaskOf(info.version, level) | extra);
+  if (info.mask) __atomic_store_n(info.mask, mask, __ATOMIC_RELAXED);
+  page->header.actual_level.store(level, std::memory_order_relaxed);
   if (library) {
-    // Whatever is in it, as every plugin does in init; NCCL restores what its RAS has set.
-    const int mask =
-        static_cast<int>(MaskOf(info.version, level) | library->extra.load(std::memory_order_relaxed));
-    __atomic_store_n(info.mask, mask, __ATOMIC_RELAXED);
     library->written.store(mask, std::memory_order_relaxed);
     library->level.store(level, std::memory_order_relaxed);
-    page->header.actual_level.store(level, std::memory_order_relaxed);
-  } else {
+  } else if (!IsShared(context)) {
     CountLoss(*page, Loss::kError);
   }
   for (auto& peers : context.peers) peers.store(0, std::memory_order_relaxed);
@@ -661,7 +693,7 @@ void CloseContext(void* opaque) noexcept {
   }
   if (IsShared(context)) return;
   context.place_state.store(kTakingPlace, std::memory_order_release);
-  context.library.store(nullptr, std::memory_order_release);
+  LeaveLibrary(context.library.exchange(nullptr, std::memory_order_acq_rel));
   context.used.store(0, std::memory_order_release);
 }
 
