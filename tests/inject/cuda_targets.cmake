@@ -37,3 +37,7 @@ add_test(NAME e2e_cuda_injection COMMAND ${CMAKE_SOURCE_DIR}/tools/venv_python.s
          WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/inject)
 set_tests_properties(e2e_cuda_injection PROPERTIES LABELS e2e TIMEOUT 300
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;GPULENS_BUILD=${CMAKE_BINARY_DIR}")
+add_test(NAME e2e_cupti_layout COMMAND ${CMAKE_SOURCE_DIR}/tools/venv_python.sh -m unittest -v test_cupti_layout
+         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/inject)
+set_tests_properties(e2e_cupti_layout PROPERTIES LABELS e2e TIMEOUT 120 SKIP_REGULAR_EXPRESSION "headers not here"
+  ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")

@@ -25,6 +25,7 @@
 #endif
 
 #include "inject/cuda/cupti_calls.h"
+#include "inject/cuda/hooked_calls.h"
 #include "inject/cuda/kernel_names.h"
 #include "inject/cuda/launch_times.h"
 #include "job_page/dynamic_loader.h"
@@ -36,50 +37,9 @@ namespace {
 
 using job_page::CountLoss;
 using job_page::CudaDevice;
-using job_page::Launch;
 using job_page::Level;
 using job_page::Loss;
 using job_page::Page;
-
-// What a driver call is for us.
-enum class CallKind : uint8_t { kNone, kKernel, kCooperative, kGraph, kSync };
-struct HookedCall {
-  uint16_t id;  // CUPTI_DRIVER_TRACE_CBID_…
-  CallKind kind;
-};
-constexpr HookedCall kCalls[] = {
-    {307, CallKind::kKernel},       // cuLaunchKernel
-    {442, CallKind::kKernel},       // cuLaunchKernel_ptsz
-    {652, CallKind::kKernel},       // cuLaunchKernelEx
-    {653, CallKind::kKernel},       // cuLaunchKernelEx_ptsz
-    {115, CallKind::kKernel},       // cuLaunch
-    {116, CallKind::kKernel},       // cuLaunchGrid
-    {117, CallKind::kKernel},       // cuLaunchGridAsync
-    {477, CallKind::kCooperative},  // cuLaunchCooperativeKernel
-    {478, CallKind::kCooperative},  // cuLaunchCooperativeKernel_ptsz
-    {480, CallKind::kCooperative},  // cuLaunchCooperativeKernelMultiDevice
-    {514, CallKind::kGraph},        // cuGraphLaunch
-    {515, CallKind::kGraph},        // cuGraphLaunch_ptsz
-    {126, CallKind::kSync},         // cuStreamSynchronize
-    {440, CallKind::kSync},         // cuStreamSynchronize_ptsz
-    {121, CallKind::kSync},         // cuEventSynchronize
-    {17, CallKind::kSync},          // cuCtxSynchronize
-    {800, CallKind::kSync},         // cuCtxSynchronize_v2
-};
-constexpr size_t kCallIds = 1024;
-struct CallTable {
-  CallKind kinds[kCallIds] = {};
-  constexpr CallTable() {
-    for (const HookedCall& call : kCalls) kinds[call.id] = call.kind;
-  }
-};
-constexpr CallTable kCallTable;
-
-constexpr Launch LaunchOf(CallKind kind) noexcept {
-  return kind == CallKind::kGraph         ? Launch::kGraph
-         : kind == CallKind::kCooperative ? Launch::kCooperative
-                                          : Launch::kKernel;
-}
 
 struct Options {
   Level level = Level::kTime;
@@ -225,7 +185,7 @@ void FollowLevel(Page& page) noexcept {
     SetKind(cupti::kConcurrentKernel, false);
     if (!state.several) SetKind(cupti::kGraphTrace, false);
   }
-  for (const HookedCall& call : kCalls) {
+  for (const HookedCall& call : kHookedCalls) {
     if (call.kind == CallKind::kSync) continue;
     const cupti::Result result =
         state.cupti.EnableCallback(counts, state.subscriber, cupti::kDriverApi, call.id);
@@ -461,7 +421,7 @@ void Start(Page& page, const Options& options) noexcept {
     return Tell(page, "cuptiActivityRegisterCallbacks", result);
   }
   if (state.cupti.FlushPeriod) state.cupti.FlushPeriod(options.flush_ms);
-  for (const HookedCall& call : kCalls) {
+  for (const HookedCall& call : kHookedCalls) {
     if (call.kind == CallKind::kSync)
       state.cupti.EnableCallback(1, state.subscriber, cupti::kDriverApi, call.id);
   }
