@@ -228,7 +228,7 @@ std::vector<PlaceInGroup> PlacesOf(std::span<const RecorderDump> dumps) {
   }
   std::vector<PlaceInGroup> sorted;
   for (auto& [key, place] : places) sorted.push_back(std::move(place));
-  std::stable_sort(sorted.begin(), sorted.end(), [](const PlaceInGroup& a, const PlaceInGroup& b) {
+  std::sort(sorted.begin(), sorted.end(), [](const PlaceInGroup& a, const PlaceInGroup& b) {
     return std::tie(a.created_unix_ns, a.group, a.sequence) <
            std::tie(b.created_unix_ns, b.group, b.sequence);
   });
