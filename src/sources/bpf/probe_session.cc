@@ -206,6 +206,16 @@ struct ProbeSession::State {
   Status WritePrefixes(const std::vector<std::string>& prefixes);
 };
 
+namespace {
+
+constexpr std::string_view kDataWaitsTarget = "data_waits";
+
+std::string TargetOf(uint64_t device, uint64_t inode) {
+  return std::to_string(device) + ":" + std::to_string(inode);
+}
+
+}  // namespace
+
 // ---- loading ------------------------------------------------------------------------------------
 
 Status ProbeSession::State::LoadWith(std::string_view waking) {
@@ -744,6 +754,53 @@ Status ProbeSession::SetWakerPrefixes(const std::vector<std::string>& prefixes) 
   return state_->WritePrefixes(prefixes);
 }
 
+std::vector<TargetLoad> ProbeSession::Loads(const ProbeStats& stats) const {
+  std::vector<TargetLoad> out;
+  for (const LibraryStats& library : stats.libraries) {
+    TargetLoad load;
+    load.target = TargetOf(library.device, library.inode);
+    load.events = library.calls, load.timed_events = library.timed;
+    load.count_ns = costs().count_ns, load.timed_ns = costs().timed_ns;
+    ProcessLoad others{0, 0, library.calls, library.timed};
+    for (const ProcessStats& process : stats.processes) {
+      if (process.device != library.device || process.inode != library.inode) continue;
+      ProcessLoad one{process.key.pid, process.key.start_boot_ns, 0, 0};
+      for (const FunctionStats& function : process.functions)
+        one.events += function.calls, one.timed_events += function.duration.count;
+      others.events -= std::min(others.events, one.events);
+      load.processes.push_back(one);
+    }
+    others.timed_events = 0;
+    load.processes.push_back(others);
+    out.push_back(std::move(load));
+  }
+  const bool waits =
+      std::ranges::any_of(state_->roots, [](const auto& one) { return one.second.data_waits; });
+  if (waits && costs().switch_ns > 0) {
+    TargetLoad load;
+    load.target = kDataWaitsTarget;
+    load.events = stats.switches, load.count_ns = load.timed_ns = costs().switch_ns;
+    out.push_back(std::move(load));
+  }
+  return out;
+}
+
+Status ProbeSession::Apply(const Decision& decision) {
+  if (decision.target == kDataWaitsTarget) {
+    if (decision.attached) return AttachDataWaits();
+    DetachDataWaits();
+    return Ok();
+  }
+  for (const auto& [key, library] : state_->known) {
+    if (TargetOf(key.first, key.second) != decision.target) continue;
+    SetSampling(key.first, key.second, decision.sampling);
+    if (decision.attached) return AttachLibrary(key.first, key.second);
+    DetachLibrary(key.first, key.second);
+    return Ok();
+  }
+  return Ok();  // it has gone
+}
+
 size_t ProbeSession::links() const noexcept {
   size_t out = state_->life_links.size() + state_->wait_links.size();
   for (const auto& [key, library] : state_->known)
@@ -773,6 +830,9 @@ Result<ProbeStats> ProbeSession::Read() {
     process.root = static_cast<int32_t>(value.root);
     process.execs = value.execs;
     process.ended = value.ended != 0;
+    for (const auto& [key, library] : s.known) {
+      if (library.slot + 1 == value.library) process.device = key.first, process.inode = key.second;
+    }
     process.timing_refused = (value.flags & WAS_NOT_TIMED) != 0;
     if (process.ended) gone.emplace_back(tgid, value);
   }
@@ -813,7 +873,7 @@ Result<ProbeStats> ProbeSession::Read() {
     uint32_t size = sizeof info;
     if (::bpf_obj_get_info_by_fd(program, &info, &size) == 0) out.lost.recursion += info.recursion_misses;
   }
-  if (!s.wait_links.empty()) {
+  if (s.switches.fd() >= 0) {
     std::vector<uint64_t> each(static_cast<size_t>(std::max(1, ::libbpf_num_possible_cpus())));
     const uint32_t zero = 0;
     if (::bpf_map_lookup_elem(s.switches.fd(), &zero, each.data()) == 0) {

@@ -5,8 +5,8 @@
 //   auto attached = session->Attach(pid, {.launches = true});    // this process, and what it will fork
 //   session->Follow();                                           // every few seconds: new libraries, new
 //   programs ProbeStats stats = session->Read();                          // totals
-//   session->SetSampling(inode, 64);                             // what Governor decided
-//   session->DetachLibrary(inode), session->Detach(pid);
+//   for (const Decision& one : governor.Step(now, session->Loads(*stats)))
+//   RETURN_IF_ERROR(session->Apply(one)); session->Detach(pid);
 //
 // A probe lies on a library's file, so that each process that maps it runs the program; calls of those
 // that were not attached are counted as one number. Everything is undone by the kernel when this
@@ -27,6 +27,7 @@
 #include "base/clock.h"
 #include "job_page/job_page_reader.h"
 #include "sources/bpf/capability.h"
+#include "sources/bpf/governor.h"
 #include "sources/bpf/targets.h"
 
 namespace gpulens::bpf {
@@ -72,10 +73,11 @@ struct DataWaitStats {
 
 struct ProcessStats {
   ProcessKey key;
-  int32_t root = 0;             // the pid that was attached; itself, or an ancestor
-  uint32_t execs = 0;           // programs that it started in place of itself since it was attached
-  bool ended = false;           // the last report of it
-  bool timing_refused = false;  // calls are counted, not timed: seccomp or a shadow stack
+  uint64_t device = 0, inode = 0;  // of the probed library that it uses; 0: none is known
+  int32_t root = 0;                // the pid that was attached; itself, or an ancestor
+  uint32_t execs = 0;              // programs that it started in place of itself since it was attached
+  bool ended = false;              // the last report of it
+  bool timing_refused = false;     // calls are counted, not timed: seccomp or a shadow stack
   std::array<FunctionStats, kCudaFunctions> functions;
   std::optional<DataWaitStats> data;  // absent: not attached for it
 };
@@ -99,7 +101,7 @@ struct LibraryStats {
 struct ProbeStats {
   std::vector<ProcessStats> processes;
   std::vector<LibraryStats> libraries;
-  uint64_t switches = 0;  // of threads on this machine that the waits' programs saw; 0 while detached
+  uint64_t switches = 0;  // of threads on this machine, while the programs of waits were attached
   ProbeLosses lost;
 };
 
@@ -185,6 +187,10 @@ class ProbeSession {
 
   // Totals since each process was attached. Processes that ended are reported once more, with `ended`.
   Result<ProbeStats> Read();
+  // What Governor::Step needs. Targets: a library's "DEVICE:INODE", and "data_waits".
+  std::vector<TargetLoad> Loads(const ProbeStats& stats) const;
+  // Carries out a decision about one of these targets. An error: it is detached.
+  Status Apply(const Decision& decision);
   // Links that are attached now.
   size_t links() const noexcept;
 
