@@ -29,6 +29,7 @@
 #include "cli/common/output.h"
 #include "cli/exp/exp_command.h"
 #include "cli/help/help.h"
+#include "cli/run_probes.h"
 #include "sdk/experiment/metric_lines.h"
 #include "sdk/experiment/recorder.h"
 #include "sdk/experiment/run_context.h"
@@ -149,6 +150,7 @@ Result<int> RunChild(const ChildRun& run) {
 struct RunCommandOptions {
   std::string db, name;
   std::vector<std::string> tags, params;  // KEY=VALUE
+  std::string probes;                     // see JobProbes; empty: the environment stays as it is
   std::vector<std::string> command;       // script or program with its arguments
   bool quiet = false;
   bool energy = true;
@@ -166,6 +168,11 @@ constexpr const char* kRunFooter = R"(
   gpulens run -- torchrun --nproc-per-node 8 train.py   any program
   gpulens log -f                                        meanwhile
   gpulens exp show NAME                                 afterwards
+  gpulens run --probes=nccl,torch train.py              collectives, phases and data loading for the agent here
+
+--probes=nccl[:count|time|link][:chain],cuda[:count|time|profile][:hes],torch,none loads libraries into the program that
+report to the agent on this machine. A profiler that the environment names stays in place: nccl is refused then, or loads
+it behind its own with nccl:chain; cuda is refused. none turns off what the environment asks for. docs/nccl-plugin.md
 
 Output and error output pass through unchanged and are kept in a log. Metrics are parsed from both: dictionaries of
 Hugging Face's Trainer, loss=0.3, "loss: 3e-4", JSON lines, tqdm's bars, 942 samples/s. A program that uses
@@ -293,6 +300,24 @@ Result<std::vector<std::string>> ProgramFor(const std::vector<std::string>& comm
   return out;
 }
 
+// Sets what makes the program load gpulens's libraries.
+Status SetProbes(const std::string& text) {
+  ASSIGN_OR_RETURN(const JobProbes probes, JobProbes::Parse(text));
+  char self[PATH_MAX];
+  const ssize_t length = ::readlink("/proc/self/exe", self, sizeof self);
+  if (length <= 0) return ErrnoStatus("/proc/self/exe", errno);
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value ? value : "");
+  };
+  ASSIGN_OR_RETURN(
+      const EnvironmentVariables set,
+      JobProbeEnvironment(probes, JobProbeFolders::Of(std::string(self, static_cast<size_t>(length))),
+                          variable));
+  for (const auto& [name, value] : set) ::setenv(name.c_str(), value.c_str(), 1);
+  return Ok();
+}
+
 int RunProgram(const RunCommandOptions& options) {
   if (options.command.empty())
     return FailCommand("run", "no program given   gpulens run train.py …   gpulens run --help", 2);
@@ -302,6 +327,9 @@ int RunProgram(const RunCommandOptions& options) {
     for (const std::string& text : *pairs) {
       if (!Pair(text)) return FailCommand("run", "\"" + text + "\": expected KEY=VALUE", 2);
     }
+  }
+  if (!options.probes.empty()) {
+    if (Status set = SetProbes(options.probes); !set) return FailCommand("run", set.detail, 2);
   }
   auto program = ProgramFor(options.command);
   if (!program)
@@ -350,6 +378,8 @@ void AddRun(CLI::App& app, int& code) {
   AddOption(*run, "--tag", options.tags, "A tag; repeatable", "KEY=VALUE")->allow_extra_args(false);
   AddOption(*run, "--param", options.params, "A parameter; repeatable", "KEY=VALUE")->allow_extra_args(false);
   run->add_flag("!--no-energy", options.energy, "Do not measure the energy of GPUs or processors");
+  AddOption(*run, "--probes", options.probes, "Libraries that the program loads: nccl, cuda, torch, or none",
+            "LIST");
   AddOption(*run, "--db", options.db, "The file of experiments, ~/.gpulens/experiments.db", "FILE");
   run->add_flag("-q,--quiet", options.quiet, "Print only the output of the program");
   run->add_option("COMMAND", options.command, "A Python script or a program, with its arguments");
