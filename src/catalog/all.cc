@@ -10,6 +10,7 @@
 #include "catalog/inference.h"
 #include "catalog/kubernetes.h"
 #include "catalog/ledger.h"
+#include "catalog/nccl.h"
 #include "catalog/self.h"
 #include "catalog/slurm.h"
 #include "catalog/training.h"
@@ -19,7 +20,7 @@ namespace {
 
 constexpr auto kAll =
     JoinRows(kGpuRows, kCostRows, kCudaRows, kHostRows, kInferenceRows, kInferenceWindowRows,
-             kKubernetesUsageRows, kKubernetesRows, kLedgerRows, kSelfRows, kSlurmRows, kTrainingRows);
+             kKubernetesUsageRows, kKubernetesRows, kLedgerRows, kNcclRows, kSelfRows, kSlurmRows, kTrainingRows);
 
 }  // namespace
 

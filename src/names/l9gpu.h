@@ -7,6 +7,7 @@
 
 #include "catalog/gpu.h"
 #include "catalog/inference.h"
+#include "catalog/nccl.h"
 #include "names/naming.h"
 
 namespace gpulens {
@@ -58,6 +59,17 @@ inline constexpr NamingRow kL9gpuRows[] = {
              {"nim_requests_failed", "{request}", "Requests that ended otherwise than with stop or length."},
              true),
     L9gpuRow(kNimKvCacheUsage, {"nim_kv_cache_usage", "1", "Share of KV-cache space in use, 0-1."}, true),
+    // Microseconds of a gauge there, a histogram of seconds here.
+    {.native = &kNcclCollectiveLastDuration,
+     .name = "nccl_collective_duration_microseconds",
+     .unit = "us",
+     .help = "Mean time of the operations since the last reading.",
+     .scale = 1e6,
+     .all_attributes = true},
+    // Its flag has the rank that waits for the others; the native one, which has the culprit, is left out.
+    L9gpuRow(kNcclRankSlowest, {"nccl_rank_straggler", "{bool}",
+                                "Whether an operation took this rank much longer than its peers."}),
+    {.native = &kNcclRankStraggler, .name = "", .unit = "", .help = ""},
 };
 
 inline constexpr MetricNaming kL9gpu{.name = "l9gpu",

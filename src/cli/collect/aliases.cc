@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
@@ -61,6 +62,14 @@ constexpr AliasOption kCostOptions[] = {
     {"--pue", "R", "Power usage effectiveness, 1.0", "pue"},
 };
 
+constexpr std::string_view kNcclTarget = "nccl";
+constexpr std::string_view kNcclFileKeys[] = {"files"};
+constexpr AliasOption kNcclOptions[] = {
+    {"--straggler-threshold-ms", "MS",
+     "nccl_rank_straggler: how much longer than the median of its peers an operation takes a rank, 1000",
+     "straggler_threshold"},
+};
+
 constexpr CommandAlias kAliases[] = {
     {"nvml_monitor", "nvidia", "NVIDIA GPUs, read through NVML."},
     {"amd_monitor", "amd", "AMD GPUs, read through AMD SMI."},
@@ -77,6 +86,16 @@ constexpr CommandAlias kAliases[] = {
      .type = "URL",
      .option_help = "URL of the page of a vLLM server, for the price and energy of its tokens",
      .more = kCostOptions},
+    {.name = "nccl_monitor",
+     .target = kNcclTarget,
+     .help = "Collectives of NCCL, read from the files of NCCL Inspector.",
+     .option = "--nccl-log-path",
+     .type = "FILE",
+     .option_help = "File, folder or pattern; default: NCCL_INSPECTOR_LOG, else /tmp/nccl_inspector.jsonl",
+     .keys = kNcclFileKeys,
+     .fallback = "/tmp/nccl_inspector.jsonl",
+     .every = kEveryEngine,
+     .more = kNcclOptions},
     EngineAlias("vllm_monitor", "vllm", "The page of a vLLM server.", "--vllm-endpoint"),
     EngineAlias("nim_monitor", "nim", "The page of an NVIDIA NIM.", "--nim-endpoint"),
     EngineAlias("triton_monitor", "triton", "The page of a Triton server.", "--triton-endpoint"),
@@ -211,6 +230,19 @@ void PassCostOptions(const CommandAlias& alias, AliasOptions& options) {
   if (!options.own.empty()) collect.gpus_only = false;
 }
 
+// The options of `nccl_monitor`: its names, and with --once what the files have already.
+void PassNcclOptions(const CommandAlias& alias, AliasOptions& options, const SinkSpec* sink) {
+  auto& given = options.collect.options;
+  if (const char* file = ::getenv("NCCL_INSPECTOR_LOG"); file && *file && options.own.empty())
+    options.own = file;
+  if (!options.more[0].empty())
+    given.emplace(given.begin(), alias.more[0].key,
+                  ParseDouble(options.more[0]) ? options.more[0] + "ms" : options.more[0]);
+  if (options.collect.once) given.emplace(given.begin(), "read_from", "start");
+  if (sink && FindOption(sink->options, "names"))
+    given.emplace(given.begin(), std::string(sink->name) + ".names", "l9gpu");
+}
+
 // Sets the interval. For one snapshot, the second reading that rates need does not wait a minute.
 void SetInterval(const CommandAlias& alias, const std::string& push_interval, CollectOptions& collect) {
   if (collect.interval.empty()) collect.interval = push_interval;
@@ -226,7 +258,7 @@ int RunAlias(const CommandAlias& alias, AliasOptions options) {
                                "\", which this command is an alias of; list them: gpulens collect --list");
   }
   collect.target = alias.target;
-  collect.gpus_only = !alias.IsOfEngine();
+  collect.gpus_only = !alias.IsOfEngine() && alias.target != kNcclTarget;
   SetInterval(alias, options.push_interval, collect);
   ValueCheck wrong;
   if (alias.type == "URL" && !options.own.empty()) wrong = CheckUrlValue(options.own);
@@ -241,6 +273,7 @@ int RunAlias(const CommandAlias& alias, AliasOptions options) {
     if (option.known) collect.options.emplace_back(std::string(sink->name) + "." + option.key, option.value);
     else collect.options.emplace_back(key, value);
   }
+  if (alias.target == kNcclTarget) PassNcclOptions(alias, options, sink);
   if (alias.target == kCostAnalyzer) PassCostOptions(alias, options);
   else if (!PassOwnOption(alias, options))
     return Complain(alias, std::string(alias.option) + ": " + collect.target + " has no such option");
@@ -301,7 +334,9 @@ void AddAlias(CLI::App& app, const CommandAlias& alias, int& code) {
   command->add_flag("--dry-run", options->dry_run, "Print the equivalent gpulens collect command and exit");
   AddIgnoredOptions(*command, alias.name, kIgnored);
   command->footer("\nAlias of gpulens collect " + std::string(alias.target) +
-                  (alias.IsOfEngine() ? "." : ", with one element for each GPU.") +
+                  (alias.IsOfEngine()            ? "."
+                   : alias.target == kNcclTarget ? ", with one element for each rank."
+                                                 : ", with one element for each GPU.") +
                   "\nExit: 0 something was read · 1 nothing could be read · "
                   "2 wrong use");
   command->callback([&alias, &code, options] { code = RunAlias(alias, *options); });

@@ -1,0 +1,243 @@
+// Collector of NCCL and RCCL: job pages of the profiler plugin, files of NCCL Inspector, and NCCL's RAS; and
+// the diagnosis of slow and hung ranks from all of them.
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+
+#include "base/log.h"
+#include "catalog/nccl.h"
+#include "plugins/collectors/nccl/rank_table.h"
+#include "plugins/collectors/nccl/slowest_rule.h"
+#include "plugins/plugin.h"
+#include "sources/job_pages/job_pages.h"
+#include "sources/nccl_files/inspector_files.h"
+#include "sources/nvml/processes/process_table.h"
+
+namespace gpulens {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr std::string_view kReadFrom[] = {"end", "start"};
+constexpr OptionSpec kOptions[] = {
+    BoolOption("pages", false,
+               "Read the pages of jobs with gpulens' NCCL profiler plugin: gpulens run --probes=nccl"),
+    TextsOption(
+        "files", {},
+        "Files of NCCL Inspector: files, folders, or paths whose last part has a star. Of folders *.log, "
+        "*.json, *.jsonl and *.prom"),
+    TextOption("read_from", "end",
+               "Where files that are there at the start are read from; later ones are read whole", kReadFrom),
+    TimeOption(
+        "straggler_threshold", "1s",
+        "The l9gpu project's nccl_rank_straggler alone: an operation that takes a rank so much longer than "
+        "the median of its peers",
+        0.000001, 86400),
+};
+using Options = OptionsOf<kOptions>;
+
+bool IsConfigured(const Options& options) { return options.Bool("pages") || !options.Texts("files").empty(); }
+
+constexpr std::string_view kRemedy = "set collectors.nccl.pages or .files: docs/nccl.md";
+
+class Nccl final : public Collector {
+ public:
+  Nccl(const Options& options, Env& env)
+      : env_(env),
+        names_(env.root),
+        slowest_(
+            {.threshold_us =
+                 std::chrono::duration<double, std::micro>(options.Time("straggler_threshold")).count()}),
+        table_(RankTable::Options{}) {
+    if (options.Bool("pages") && env.job_pages) pages_ = env.job_pages->Subscribe("nccl");
+    if (!options.Texts("files").empty())
+      files_ = std::make_unique<nccl_files::InspectorFiles>(nccl_files::InspectorFiles::Options{
+          .places = options.Texts("files"), .from_start = options.Text("read_from") == "start"});
+  }
+
+  Status Collect(FrameWriter& out) override {
+    const Instant now = out.begun_at();
+    names_.NextRound();
+    if (pages_) TakePages(now);
+    Status status;
+    if (files_) status = TakeFiles(now);
+    slowest_.Judge(now, [&](uint64_t communicator, int32_t rank, const std::string& operation, bool slowest) {
+      table_.SetSlowest(communicator, rank, operation, slowest);
+    });
+    table_.Write(out);
+    Count(out, now);
+    return status;
+  }
+
+ private:
+  struct Page {
+    EntityRef process;
+    std::array<uint64_t, job_page::kLosses> lost{};
+    uint64_t rejected = 0, missed = 0;
+  };
+
+  void TakePages(Instant now) {
+    live_pages_ = 0;
+    pages_->Visit([&](const JobPageView& view) {
+      if (view.page.writer == job_page::Writer::kCudaInjection) return;
+      Page& page = of_page_[view.owner.id];
+      if (!page.process) Identify(view.owner, page);
+      for (const job_page::CommunicatorCopy& copy : view.page.communicators) {
+        if (copy.closed && !view.ended) continue;
+        const job_page::CommunicatorIdentity& who = *copy.identity;
+        table_.TakeProgress({.communicator = who.hash,
+                             .rank = who.rank,
+                             .ranks = who.ranks,
+                             .name = who.name,
+                             .device_id = who.device_id,
+                             .process = page.process},
+                            copy, now);
+      }
+      for (const job_page::RecordCopy& record : view.records) table_.TakeRecord(record, page.process, now);
+      page_records_ += view.records.size();
+      AddLosses(view, page);
+      if (!view.page.trouble.empty())
+        Log(LogLevel::kInfo, "nccl", "trouble", "a job measures less than was wanted: " + view.page.trouble,
+            "pid " + std::to_string(view.owner.pid));
+      if (view.ended) {
+        table_.EndOf(page.process);
+        of_page_.erase(view.owner.id);
+      } else {
+        ++live_pages_;
+      }
+    });
+  }
+
+  void Identify(const JobPageOwner& owner, Page& page) {
+    std::vector<AttributeSet::Attribute> attributes, facts;
+    if (owner.pid > 0) {
+      const nvml::ProcessDetails& details = names_.Find(static_cast<uint32_t>(owner.pid));
+      attributes.push_back({"process.pid", int64_t{owner.pid}});
+      const auto text = [&](std::string_view key, std::string_view value) {
+        if (!value.empty()) attributes.push_back({key, value});
+      };
+      text("process.executable.name", details.name);
+      text("process.owner", details.owner);
+      text("container.id", details.container_id);
+      text("k8s.pod.uid", details.pod_uid);
+      if (details.start_ticks != 0)
+        facts.push_back({"process.start_ticks", static_cast<int64_t>(details.start_ticks)});
+    }
+    page.process =
+        MakeRef<Entity>("process", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)),
+                        EntityRef(), AttributeSet(std::span<const AttributeSet::Attribute>(facts)));
+  }
+
+  void AddLosses(const JobPageView& view, Page& page) {
+    constexpr std::string_view kReasons[] = {"ring_full",     "no_handle", "no_communicator", "stale_timer",
+                                             "unknown_event", "no_device", "error",           "dropped"};
+    static_assert(std::size(kReasons) == static_cast<size_t>(job_page::Loss::kCount));
+    for (size_t i = 0; i < std::size(kReasons); ++i) {
+      if (view.page.lost[i] > page.lost[i]) lost_[kReasons[i]] += view.page.lost[i] - page.lost[i];
+      page.lost[i] = view.page.lost[i];
+    }
+    lost_["impossible"] += view.page.rejected - std::exchange(page.rejected, view.page.rejected);
+    lost_["read_late"] += view.missed - std::exchange(page.missed, view.missed);
+  }
+
+  Status TakeFiles(Instant now) {
+    return files_->Poll(now, [&](nccl_files::InspectorRecord&& record) {
+      slowest_.Add(record, now);
+      if (!table_.TakeRecord(record, now)) {
+        ++doubled_;
+        return;
+      }
+      ++file_records_;
+    });
+  }
+
+  void Count(FrameWriter& out, Instant now) {
+    const auto records = [&](Series& series, std::string_view source, uint64_t count) {
+      out.DeclareAndSet(series, kSelfNcclRecords, {}, {{"nccl.source", source}}, count);
+    };
+    const auto sources = [&](Series& series, std::string_view source, size_t count) {
+      out.DeclareAndSet(series, kSelfNcclSources, {}, {{"nccl.source", source}}, count);
+    };
+    if (pages_) {
+      records(page_series_, "page", page_records_);
+      sources(pages_series_, "page", live_pages_);
+    }
+    if (files_) {
+      const nccl_files::InspectorFiles::Counts& counts = files_->counts();
+      records(file_series_, "file", file_records_);
+      records(doubled_series_, "file_of_page", doubled_);
+      sources(files_series_, "file", counts.files);
+      lost_["invalid_line"] = counts.invalid;
+      if (counts.newest_unix_ns > 0)
+        out.DeclareAndSet(
+            age_series_, kSelfNcclFileAge, {}, {},
+            std::max<double>(static_cast<double>(now.unix_ns - counts.newest_unix_ns) * 1e-9, 0));
+    }
+    for (const auto& [reason, count] : lost_)
+      out.DeclareAndSet(lost_series_[reason], kSelfNcclLost, {}, {{"gpulens.reason", reason}}, count);
+  }
+
+  Env& env_;
+  nvml::ProcessTable names_;
+  SlowestRule slowest_;
+  RankTable table_;
+  std::unique_ptr<JobPages::Feed> pages_;
+  std::unique_ptr<nccl_files::InspectorFiles> files_;
+  std::map<uint64_t, Page> of_page_;
+  std::map<std::string_view, uint64_t> lost_;
+  uint64_t page_records_ = 0, file_records_ = 0, doubled_ = 0;
+  size_t live_pages_ = 0;
+  Series page_series_, pages_series_, file_series_, doubled_series_, files_series_, age_series_;
+  std::map<std::string_view, Series> lost_series_;
+};
+
+Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
+  const Options options(config);
+  if (!IsConfigured(options))
+    return Status{Code::kUnavailable, "nothing of NCCL is read; " + std::string(kRemedy)};
+  if (options.Bool("pages") && !env.job_pages)
+    return Status{Code::kUnavailable, "job pages are read by the agent alone"};
+  return std::unique_ptr<Collector>(std::make_unique<Nccl>(options, env));
+}
+
+std::vector<Finding> Probe(const Config& config, Env&) {
+  const Options options(config);
+  if (!IsConfigured(options))
+    return {{Finding::kNotHere, "nccl", "", "nothing of NCCL is read", std::string(kRemedy)}};
+  std::vector<Finding> findings;
+  if (options.Bool("pages"))
+    findings.push_back({Finding::kFound, "nccl", "pages of jobs with the NCCL profiler plugin", "", ""});
+  for (const std::string& place : options.Texts("files")) {
+    const auto found = nccl_files::FilesOfPlace(place, {".log", ".json", ".jsonl", ".prom"}, 4096);
+    Finding finding{Finding::kFound, "nccl", "", "", ""};
+    if (!found) {
+      finding.kind =
+          found.error().code == Code::kPermissionDenied ? Finding::kNoPermission : Finding::kNotHere;
+      finding.why = found.error().detail;
+      finding.remedy =
+          "NCCL_INSPECTOR_ENABLE=1 NCCL_INSPECTOR_DUMP_DIR=FOLDER in the job; one folder for all jobs";
+    } else {
+      finding.what = std::to_string(found->size()) + " files of NCCL Inspector at " + place +
+                     "; it leaves out operations below NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES, 8,192 unless set";
+    }
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+}  // namespace
+
+extern const CollectorSpec nccl_collector;
+const CollectorSpec nccl_collector{
+    .name = "nccl",
+    .help = "Collectives of NCCL and RCCL: durations, bandwidth, slow and hung ranks.",
+    .period = seconds(1),
+    .ttl = seconds(60),
+    .options = kOptions,
+    .metrics = kNcclRows,
+    .create = &Create,
+    .probe = &Probe};
+
+}  // namespace gpulens
