@@ -320,6 +320,7 @@ int RunCommandLine(int argc, char** argv) {
   AddExplain(app, line);
   AddTrace(app, line.code);
   AddWhy(app, line.code);
+  AddFlightRecorder(app, line.code);
   AddMcp(app, line.code);
   AddCollect(app, line);
   AddVersion(app, line);

@@ -59,6 +59,7 @@ void AddCost(CLI::App& app, int& code);
 void AddDoctor(CLI::App& app, int& code);
 void AddEngines(CLI::App& app, int& code);
 void AddExp(CLI::App& app, int& code);
+void AddFlightRecorder(CLI::App& app, int& code);
 void AddGpu(CLI::App& app, int& code);
 void AddLog(CLI::App& app, int& code);
 void AddMcp(CLI::App& app, int& code);
