@@ -8,6 +8,7 @@ add_gpulens_library(wire_otlp DIR src/wire/otlp TESTS_APART DEPS gpulens_wire_ex
 add_gpulens_library(wire_remote_write DIR src/wire/remote_write TESTS_APART DEPS gpulens_wire_exposition gpulens_wire_otlp PRIVATE_DEPS dep_snappy)
 add_gpulens_library(wire_llm DIR src/wire/llm DEPS gpulens_base)
 add_gpulens_library(wire_perfetto DIR src/wire/perfetto DEPS gpulens_wire_json)
+add_gpulens_library(wire_pprof DIR src/wire/pprof DEPS gpulens_wire)
 add_gpulens_library(wire_split DIR src/wire/split DEPS gpulens_wire_otlp)
 # Programs that tests/differential runs.
 if(GPULENS_TESTS)
