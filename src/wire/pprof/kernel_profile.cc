@@ -80,9 +80,8 @@ void AppendAnyValue(pbf_writer& parent, uint32_t field, const AttributeSet::Valu
   else any.add_double(4, std::get<double>(value));
 }
 
-void AppendProfile(pbf_writer& scope, const KernelProfile& profile, const Frames& frames, bool time,
-                   int64_t type, int64_t unit, const std::map<std::string_view, uint32_t>& attributes,
-                   std::string_view id) {
+void AppendProfile(pbf_writer& scope, const KernelProfile& profile, bool time, int64_t type, int64_t unit,
+                   const std::map<std::string_view, uint32_t>& attributes, std::string_view id) {
   pbf_writer out(scope, 2);
   {
     pbf_writer sample_type(out, 1);
@@ -177,8 +176,8 @@ std::string EncodeOtlpProfiles(const KernelProfile& profile, const ProfilesAbout
       scope.add_string(1, about.scope_name.data(), about.scope_name.size());
       scope.add_string(2, about.scope_version.data(), about.scope_version.size());
     }
-    AppendProfile(scope_profiles, profile, frames, false, kernels, count, attributes, about.profile_id);
-    AppendProfile(scope_profiles, profile, frames, true, time, nanoseconds, attributes, about.profile_id);
+    AppendProfile(scope_profiles, profile, false, kernels, count, attributes, about.profile_id);
+    AppendProfile(scope_profiles, profile, true, time, nanoseconds, attributes, about.profile_id);
   }
   pbf_writer dictionary(out, kRequestDictionary);
   // The first of each table is its empty value.
