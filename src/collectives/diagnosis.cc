@@ -43,6 +43,9 @@ constexpr double kMostOfAHost = 0.75;
 constexpr double kFollows = 0.5;
 constexpr double kLoading = 0.5, kLoadingStep = 0.1;
 
+}  // namespace
+
+// Types of Diagnosis::State, so not in the namespace without a name.
 struct CommunicatorKey {
   uint64_t hash = 0;
   int32_t ranks = 0;
@@ -111,6 +114,8 @@ struct CommunicatorEntry {
     return at == by_rank.end() ? UINT32_MAX : at->second;
   }
 };
+
+namespace {
 
 // What makes two faults one.
 using FaultIdentity = std::tuple<FaultKind, uint32_t, int, uint64_t>;
