@@ -22,7 +22,8 @@ constexpr float kMissing = std::numeric_limits<float>::quiet_NaN();
 bool CanBeTrue(const Sample& sample) noexcept {
   return static_cast<size_t>(sample.function) < kFunctions && sample.duration_ns <= kDayNs &&
          sample.total_count >= 1 && sample.total_ns >= sample.duration_ns &&
-         sample.sequence < uint64_t{1} << 62 && sample.total_ns < uint64_t{1} << 62;
+         sample.sequence < uint64_t{1} << 62 && sample.total_ns < uint64_t{1} << 62 &&
+         sample.ended_ns > -(int64_t{1} << 61) && sample.ended_ns < int64_t{1} << 61;
 }
 
 }  // namespace

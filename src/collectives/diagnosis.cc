@@ -62,7 +62,7 @@ struct CommunicatorKeyHash {
 
 struct MemberPlace {
   uint32_t communicator = 0, member = 0;
-  friend auto operator<=>(const MemberPlace&, const MemberPlace&) = default;
+  friend bool operator==(const MemberPlace&, const MemberPlace&) = default;
 };
 
 struct ProcessEntry {

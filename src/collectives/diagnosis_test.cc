@@ -281,17 +281,14 @@ TEST(Worlds, SingleFaults) {
     const uint64_t seeds = ranks == 64 ? (LongWorlds() ? 100 : 5) : (LongWorlds() ? 10 : 1);
     for (const Case& one : cases) {
       if (ranks > 64 && !one.must && !LongWorlds()) continue;
-      size_t right = 0, wrong = 0, missed = 0;
+      size_t right = 0, wrong = 0;
       double confidence = 0;
       std::vector<double> after;
       for (uint64_t seed = 1; seed <= seeds; ++seed) {
         WorldRun run(WithFault(Ranks(ranks, seed), one.fault, one.share, one.probability));
         run.Until(kFaultAtS + (one.must ? 10 : 40));
         const Fault* fault = run.Find(one.kind);
-        if (!fault) {
-          ++missed;
-          continue;
-        }
+        if (!fault) continue;
         const bool alone = run.diagnosis->faults().size() == 1;
         ++(alone && !fault->culprits.empty() && fault->culprits.front().rank == one.first ? right : wrong);
         confidence += fault->confidence;
@@ -353,8 +350,8 @@ TEST(Worlds, JobsWithOneHashAreTwo) {
   EXPECT_EQ(diagnosis.counts().ambiguous, 0u);
 }
 
-// Without names of jobs it is not known which rank is of which job: nobody is blamed.
-TEST(Worlds, JobsThatCannotBeToldApartHaveNoFaults) {
+// Without names of jobs it is not known which rank is of which job: no rank is blamed.
+TEST(Worlds, JobsThatCannotBeSeparatedHaveNoFaults) {
   WorldOptions first = WithFault(Ranks(16), FaultOf::kSlowRank, 0.5), second = Ranks(16, 5);
   first.job = second.job = "";
   second.prefix = "other-";

@@ -71,7 +71,7 @@ class LatenessWindows {
     std::vector<Sums> sums;
     std::vector<std::pair<Function, float>> intervals;  // of the points
     double elapsed() const noexcept;
-    // Without the time of a few collectives that took very long, whoever was late in them.
+    // Without the time of a few collectives that took very long, whichever rank was late in them.
     double UsualElapsed() const;
     double all() const noexcept;
     void Clear() noexcept;
