@@ -32,8 +32,13 @@ def _load():
     global _library
     import ctypes
 
-    here = os.path.dirname(os.path.abspath(__file__))
-    path = os.environ.get("GPULENS_JOB_LIBRARY") or os.path.join(os.path.dirname(here), "libgpulens-job.so")
+    path = os.environ.get("GPULENS_JOB_LIBRARY")
+    if not path:  # where packages have it: share/gpulens/torch and lib/gpulens
+        here = os.path.dirname(os.path.abspath(__file__))
+        path = os.path.join(here, "..", "..", "..", "lib", "gpulens", "libgpulens-job.so")
+    # Where the agent's socket is not visible, as in a container, it finds the page as a file. Not in os.environ, which is the job's.
+    if not os.environ.get("GPULENS_JOB_FOLDER"):
+        os.putenv("GPULENS_JOB_FOLDER", "/dev/shm")
     # PyDLL: the calls take nanoseconds, and giving up the interpreter's lock around them could take milliseconds.
     found = ctypes.PyDLL(path)
 
