@@ -21,6 +21,9 @@
 #include "plugins/rights.h"
 
 namespace gpulens {
+namespace collectives {
+class BatchQueue;
+}
 
 class Authenticator;
 class EventQueue;
@@ -54,6 +57,7 @@ struct Env {
   const class SimulatedOwners* simulated = nullptr;  // of simulated GPUs; null: they have none
   class ReceivedObserver* received = nullptr;        // sees received data; null: none does
   class JobPages* job_pages = nullptr;  // pages that libraries inside jobs write; null: none are read
+  collectives::BatchQueue* collectives = nullptr;  // of other agents; null: none are received
 };
 
 // Waits for data. `Fetch` runs on the I/O loop, does not block it, and calls `done` exactly once, from any

@@ -49,6 +49,7 @@
 #include "base/service_manager.h"
 #include "base/threads.h"
 #include "base/version.h"
+#include "collectives/batch_queue.h"
 #include "history/history.h"
 #include "net/auth/authenticator.h"
 #include "net/blocking/inherited_sockets.h"
@@ -321,6 +322,7 @@ class Agent {
   FaultFile faults_;
   AgentWatch watch_;
   JobPages job_pages_;
+  collectives::BatchQueue collectives_;
   FleetTable fleet_{RealClock()};
   std::unique_ptr<History> history_;
   Api api_;
@@ -420,6 +422,7 @@ Status Agent::Start() {
   env_.received = &fleet_;
   job_pages_.Configure(JobPagesOptions(config_));
   env_.job_pages = &job_pages_;
+  env_.collectives = &collectives_;
   ReportOfStateFolder(env_.state_dir);
   env_.nvml = &nvml_control_;
   if (faults_.Open()) nvml_control_.SetFaultFile(faults_.fd());

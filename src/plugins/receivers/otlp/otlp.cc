@@ -6,6 +6,8 @@
 
 #include "base/parse.h"
 #include "base/result.h"
+#include "collectives/batch_codec.h"
+#include "collectives/batch_queue.h"
 #include "net/grpc/grpc_wire.h"
 #include "wire/otlp/otlp_json.h"
 #include "wire/packing.h"
@@ -100,7 +102,12 @@ Status OtlpDecoder::Decode(const OtlpCall& call, size_t most, Decoded& out) {
   return {Code::kExhausted, "the request has more than " + std::to_string(most) + " bytes"};
 }
 
-OtlpHttp::OtlpHttp(size_t transport, OtlpIngest& ingest) : transport_(transport), ingest_(ingest) {
+OtlpHttp::OtlpHttp(size_t transport, OtlpIngest& ingest, collectives::BatchQueue* joined)
+    : transport_(transport), ingest_(ingest) {
+  router_.Add(std::string(collectives::kBatchPath), "POST",
+              [joined](const HttpRequest& request, HttpResponder responder) {
+                HandleCollectives(joined, request, std::move(responder));
+              });
   for (OtlpSignal signal : {OtlpSignal::kMetrics, OtlpSignal::kLogs, OtlpSignal::kTraces}) {
     router_.Add(
         "/v1/" + std::string(OtlpSignalName(signal)), "POST",
@@ -112,9 +119,40 @@ OtlpHttp::OtlpHttp(size_t transport, OtlpIngest& ingest) : transport_(transport)
 }
 
 Result<std::unique_ptr<OtlpHttp>> OtlpHttp::Open(const Options& options, Env& env, OtlpIngest& ingest) {
-  std::unique_ptr<OtlpHttp> made(new OtlpHttp(options.transport, ingest));
+  std::unique_ptr<OtlpHttp> made(new OtlpHttp(options.transport, ingest, env.collectives));
   ASSIGN_OR_RETURN(made->http_, ReceiverHttp::Open(options, env, made->router_));
   return made;
+}
+
+void OtlpHttp::HandleCollectives(collectives::BatchQueue* joined, const HttpRequest& request,
+                                 HttpResponder responder) {
+  const auto refuse = [&](int status, std::string_view why) {
+    HttpResponse response;
+    response.status = status;
+    response.body = std::string(why) + "\n";
+    if (status == 429 || status == 503) AddRetryAfter(response, std::chrono::seconds(5));
+    responder.Send(std::move(response));
+  };
+  std::string_view type = request.Header("Content-Type");
+  if (!EqualsIgnoringCase(Trim(TakeUntil(type, ';')), collectives::kBatchContentType))
+    return refuse(415, "Content-Type must be application/x-gpulens-collectives");
+  const std::string packing = request.JoinedHeader("Content-Encoding");
+  if (!packing.empty() && !EqualsIgnoringCase(packing, "identity"))
+    return refuse(415, "batches of collectives are not compressed");
+  const std::string body = request.TakeBody();
+  collectives::Batch batch;
+  if (const Status read = collectives::DecodeBatch(body, batch); !read) return refuse(400, read.detail);
+  using Outcome = collectives::BatchQueue::Outcome;
+  switch (joined ? joined->Put(std::move(batch), body.size()) : Outcome::kNotJoined) {
+    case Outcome::kTaken: break;
+    case Outcome::kFull: return refuse(429, "more batches of collectives wait than are joined");
+    case Outcome::kNotJoined:
+      return refuse(503,
+                    "nothing joins collectives here: collectors.nccl.collectives.role is join on a gateway");
+  }
+  HttpResponse response;
+  response.status = 204;
+  responder.Send(std::move(response));
 }
 
 void OtlpHttp::Handle(OtlpSignal signal, const HttpRequest& request, HttpResponder responder) {

@@ -1,5 +1,6 @@
 // Servers of OTLP: over HTTP, POST /v1/metrics, /v1/logs, /v1/traces, in protobuf or JSON, compressed or not;
-// over gRPC, the Export methods of the services for metrics, logs and traces.
+// over gRPC, the Export methods of the services for metrics, logs and traces. Over HTTP, POST /v1/collectives
+// takes what other agents send about collectives (collectives/batch_codec.h).
 #pragma once
 
 #include <cstdint>
@@ -48,8 +49,11 @@ class OtlpHttp {
   std::vector<Endpoint> addresses() const { return http_->addresses(); }
 
  private:
-  OtlpHttp(size_t transport, OtlpIngest& ingest);
+  OtlpHttp(size_t transport, OtlpIngest& ingest, collectives::BatchQueue* joined);
   void Handle(OtlpSignal signal, const HttpRequest& request, HttpResponder responder);
+  // Batches of collectives, for the collector that joins them; null: none does.
+  static void HandleCollectives(collectives::BatchQueue* joined, const HttpRequest& request,
+                                HttpResponder responder);
 
   const size_t transport_;
   OtlpIngest& ingest_;
