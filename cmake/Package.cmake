@@ -10,6 +10,16 @@ install(FILES deploy/gpulens.yaml deploy/proxy.yaml DESTINATION ${CMAKE_INSTALL_
 # Tests of a machine with a GPU: ctest --test-dir share/gpulens/tests -L gpu
 install(DIRECTORY tests/gpu/ DESTINATION ${CMAKE_INSTALL_DATADIR}/gpulens/tests COMPONENT program
         FILES_MATCHING PATTERN "*.py" PATTERN "CTestTestfile.cmake" PATTERN "__pycache__" EXCLUDE)
+# Libraries that jobs load, under the names by which NCCL looks for them, too; and the folder that PyTorch's programs are started with.
+add_custom_target(job_libraries DEPENDS gpulens-nccl-profiler gpulens-cuda gpulens-job)
+install(TARGETS gpulens-nccl-profiler gpulens-cuda gpulens-job LIBRARY DESTINATION lib/gpulens COMPONENT program)
+install(FILES ${CMAKE_BINARY_DIR}/libnccl-profiler-gpulens.so ${CMAKE_BINARY_DIR}/librccl-profiler-gpulens.so
+        DESTINATION lib/gpulens COMPONENT program)
+install(DIRECTORY python/gpulens/torch_hook/ DESTINATION ${CMAKE_INSTALL_DATADIR}/gpulens/torch COMPONENT program
+        FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
+if(GPULENS_TESTS)
+  add_dependencies(e2e_programs job_libraries)
+endif()
 install(DIRECTORY deploy/dashboards deploy/rules DESTINATION ${CMAKE_INSTALL_DATADIR}/gpulens COMPONENT program)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT source)
 # The units name the place of the program; tar.gz is for /usr/local.

@@ -1,6 +1,7 @@
 # Tests that cross floors: the real program among programs of others.
 include_guard()
 include(${CMAKE_CURRENT_LIST_DIR}/inject/cuda_targets.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/inject/nccl_targets.cmake)
 set(e2e_python ${CMAKE_SOURCE_DIR}/tools/venv_python.sh)
 foreach(name agent amd bad_pages capture check command_line commands gpu gpu_coverage gpu_pages gpu_parts events fault_matrix reader_faults hostile_names levels peers
              seed_rows seed_rows_cost seed_rows_engines seed_rows_nccl websocket config doctor untrusted_clients many_clients engines_command engine_monitors discovery otlp otlp_encodings otlp_grpc otlp_in proxy queue_command top upgrade_queue

@@ -53,7 +53,7 @@ PACKAGES = {
     # By /etc/debian_version container toolkits know in which folder a driver's libraries are found.
     "base-files": r"etc/debian_version|usr/lib/os-release|usr/share/common-licenses/.*",
 }
-OWN = r"usr/bin/gpulens|etc/gpulens/.*|usr/share/doc/gpulens/copyright"
+OWN = r"usr/bin/gpulens|usr/lib/gpulens/.*|usr/share/gpulens/torch/.*|etc/gpulens/.*|usr/share/doc/gpulens/copyright"
 
 FILES = {
     "etc/passwd": f"root:x:0:0:root:/root:/usr/sbin/nologin\ngpulens:x:{USER}:{USER}:gpulens:/var/lib/gpulens:/usr/sbin/nologin\n",

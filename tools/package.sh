@@ -11,7 +11,7 @@ if [[ ${2:-} == arm64 ]]; then
   tree=build/arm64 machine=aarch64 CROSS=aarch64-linux-gnu- EMULATOR="qemu-aarch64-static -L /usr/aarch64-linux-gnu"
   fields=(--fields build/sysroot-arm64/packages.tsv)
 fi
-for file in "$tree/gpulens" "$tree/libgpulens_sdk.a" build/release/gpulens; do
+for file in "$tree/gpulens" "$tree/libgpulens_sdk.a" "$tree"/libgpulens-{nccl-profiler,cuda,job}.so build/release/gpulens; do
   [[ -e $file ]] || { echo "package: no $file; run  ./dev package" >&2; exit 1; }
 done
 # The time that archives have is the commit's, so that the same commit gives the same bytes.

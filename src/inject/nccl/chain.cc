@@ -83,6 +83,8 @@ void* ChainedTable(int version) noexcept {
   return table;
 }
 
+void ForgetChain() noexcept { chain_state.store(kChainNotTried, std::memory_order_release); }
+
 bool IsChainedContext(const void* context) noexcept {
   return context >= chained_contexts && context < chained_contexts + kChainedContexts;
 }

@@ -15,6 +15,9 @@ inline constexpr char kChainVariable[] = "GPULENS_NCCL_CHAIN";
 // does not know this version (which the page then explains). Opens the library at the first call.
 void* ChainedTable(int version) noexcept;
 
+// For tests: the next call of ChainedTable reads the environment again.
+void ForgetChain() noexcept;
+
 // What a context stands for: ours, and the other's.
 struct ChainedContext {
   void* own = nullptr;

@@ -25,6 +25,8 @@ constexpr uint64_t kNever = ~uint64_t{0};
 constexpr uint64_t kSettledNs = 20'000'000;
 // The oldest operation in flight is given up after this time when there is no room for another one.
 constexpr uint64_t kAbandonedNs = 60'000'000'000;
+// Versions 1 and 2 have no events of kernels, and within a node none of the network: nothing more will come.
+constexpr uint64_t kUnseenNs = 1'000'000'000;
 
 // The event mask of one NCCL in the process: all its communicators have the same one. Written in calls of
 // that NCCL alone, which is mapped then.
@@ -358,9 +360,13 @@ Operation* TakeOperation(Page& page, uint64_t now, uint64_t& generation) noexcep
     Operation& operation = operations[next_operation.fetch_add(1, std::memory_order_relaxed) % kOperations];
     uint64_t state = operation.state.load(std::memory_order_relaxed);
     if ((state & kUsed) != 0) {
-      if (now - operation.active_boot_ns.load(std::memory_order_relaxed) < kAbandonedNs) continue;
+      const uint64_t age = now - operation.active_boot_ns.load(std::memory_order_relaxed);
+      if (age < kUnseenNs) continue;
       if (Pin pin(operation, state >> kGenerationShift); pin) {
-        CountLoss(page, Loss::kNoHandle);
+        const bool unseen =
+            !pin->has_kernels && (pin->flags.load(std::memory_order_relaxed) & kSawProxy) == 0;
+        if (!unseen && age < kAbandonedNs) continue;
+        if (!unseen) CountLoss(page, Loss::kNoHandle);
         Abandon(page, pin, now);
       }
       state = operation.state.load(std::memory_order_relaxed);

@@ -17,6 +17,7 @@
 #include "base/sanitizers.h"
 #include "base/testing/allocations.h"
 #include "base/testing/temp_folder.h"
+#include "inject/nccl/chain.h"
 #include "inject/nccl/nccl_host_testing.h"
 #include "inject/nccl/nccl_names.h"
 
@@ -411,6 +412,7 @@ TEST_P(EachVersion, KernelsFromOtherThreads) {
 
 TEST_P(EachVersion, ManyCommunicators) {
   const uint64_t before = Lost(*page_, Loss::kNoCommunicator);
+  if (version() < 3) SetLevel(Level::kCount);  // without kernels nothing ends
   constexpr int kMany = 4096;
   std::vector<void*> contexts;
   NcclHost::World world;
@@ -669,6 +671,113 @@ TEST(NcclPlugin, FilesOfDeadAndOfLivingProcesses) {
         second.RemoveFile();
         return ::access((name + "-2").c_str(), R_OK) == 0 ? 4 : 0;
       }));
+}
+
+// The folder of this program has the shared objects, too.
+std::string Built(const char* name) {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path().string() + "/" + name;
+}
+
+// A few calls as NCCL makes them; handles of stale and of foreign parents among them.
+void PlayForChain(NcclHost& host, int version, int* mask) {
+  NcclHost::World world{.hash = 0xC4A1, .name = "chained"};
+  void* context = host.Init(mask, world);
+  for (uint64_t i = 0; i < 3; ++i) {
+    NcclDescriptor group(version, 1);
+    void* group_handle = host.Start(context, group);
+    NcclHost::Collective collective{.sequence = i, .group = group_handle};
+    void* api = version >= 5 ? host.StartApi(context, 512, "AllReduce", "ncclFloat32", false) : nullptr;
+    collective.parent = version >= 5 ? api : group_handle;
+    void* handle = host.StartCollective(context, collective);
+    host.Stop(handle);
+    void* proxy = host.StartProxyOp(context, handle, ::getpid(), 0);
+    void* foreign = host.StartProxyOp(context, reinterpret_cast<void*>(0x7777), ::getpid() + 1, 0);
+    for (int at = 0; version >= 3 && at < 2; ++at)
+      host.StopChannel(host.StartChannel(context, handle, at, 100), 200);
+    host.Stop(proxy), host.Stop(foreign), host.Stop(group_handle);
+    if (api) host.Stop(api);
+    void* peer = host.StartPeer(context, "Send", 1, 10, 1);
+    host.Stop(peer);
+  }
+  host.Finalize(context);
+}
+
+class NcclChain : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Abi, NcclChain, ::testing::Values(1, 4, 7),
+                         [](const auto& row) { return "v" + std::to_string(row.param); });
+
+TEST_P(NcclChain, ThePluginBehindIsToldTheSame) {
+  const std::string path = Built("libnccl_event_log.so");
+  ASSERT_EQ(0, ::access(path.c_str(), R_OK)) << path;
+  EXPECT_EQ(0, InChild([&] {
+              const std::string symbol = "ncclProfiler_v" + std::to_string(GetParam());
+              void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+              auto* log = static_cast<char*>(::dlsym(library, "nccl_event_log"));
+              int mask = 0;
+              NcclHost alone(::dlsym(library, symbol.c_str()), GetParam());
+              PlayForChain(alone, GetParam(), &mask);
+              const std::string expected = log;
+              log[0] = '\0';
+              ::setenv(kChainVariable, path.c_str(), 1);
+              ForgetChain();
+              NcclHost behind(OwnTable(GetParam()), GetParam());
+              PlayForChain(behind, GetParam(), &mask);
+              if (expected.size() < 300 || mask != 0xFFF) return 1;
+              if (expected != log) {
+                std::fprintf(stderr, "alone:\n%s\nbehind:\n%s\n", expected.c_str(), log);
+                return 2;
+              }
+              // And ours has counted.
+              const uint64_t records = CurrentPage()->header.next_record.load();
+              return records == 6 ? 0 : 10 + static_cast<int>(records);
+            }));
+}
+
+TEST(NcclPlugin, AChainThatCannotBe) {
+  const auto count = [](const std::string& chain) {
+    ::setenv(kChainVariable, chain.c_str(), 1);
+    ForgetChain();
+    return CountOne() == 0 && CurrentPage()->header.trouble[0] != '\0' ? 0 : 1;
+  };
+  EXPECT_EQ(0, InChild([&] { return count("/nowhere/plugin.so"); }));
+  // A library without tables.
+  EXPECT_EQ(0, InChild([&] { return count("libm.so.6"); }));
+  // One that refuses to start.
+  EXPECT_EQ(0, InChild([&] {
+              const std::string path = Built("libnccl_event_log.so");
+              void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+              *static_cast<int*>(::dlsym(library, "nccl_event_log_result")) = 3;
+              return count(path);
+            }));
+}
+
+TEST(NcclPlugin, LoadedUnloadedAndLoadedAgain) {
+  const std::string path = Built("libgpulens-nccl-profiler.so");
+  ASSERT_EQ(0, ::access(path.c_str(), R_OK)) << path;
+  EXPECT_EQ(0, InChild([&] {
+              for (uint64_t i = 0; i < 3; ++i) {
+                void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+                if (!library) return 1;
+                NcclHost host(::dlsym(library, "ncclProfiler_v6"), 6);
+                int mask = 0;
+                void* context = host.Init(&mask, {.hash = 9});
+                if (mask != 0x46) return 2;
+                host.PlayCollective(context, {.sequence = i}, 100, 200);
+                void* stale = host.StartCollective(context, {.sequence = i});
+                host.Finalize(context);
+                ::dlclose(library);
+                host.Stop(stale);  // code that stays
+              }
+              // One page for all three.
+              const std::string name = std::string(std::getenv(kFolderVariable)) + "/gpulens-job-" +
+                                       std::to_string(::getuid()) + "-" + std::to_string(::getpid()) + "-1";
+              const int file = ::open(name.c_str(), O_RDONLY);
+              if (file < 0) return 3;
+              const auto* page =
+                  static_cast<Page*>(::mmap(nullptr, sizeof(Page), PROT_READ, MAP_SHARED, file, 0));
+              // Each finalize gives up one that was enqueued and never ran.
+              return page != MAP_FAILED && page->header.next_record.load() == 6 ? 0 : 4;
+            }));
 }
 
 TEST(NcclPlugin, NamesOfAllFunctions) {
