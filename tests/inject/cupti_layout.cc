@@ -111,6 +111,7 @@ FUNCTION(cuptiActivityGetNumDroppedRecords, GetDropped)
 FUNCTION(cuptiSubscribe_v2, SubscribeV2)
 #endif
 #if CUPTI_API_VERSION >= 130500
+FUNCTION(cuptiGetTimestamp_v2, GetTimestampV2)
 FUNCTION(cuptiActivityEnable_v2, EnableV2)
 FUNCTION(cuptiActivityDisable_v2, DisableV2)
 FUNCTION(cuptiActivityRegisterCallbacks_v2, RegisterCallbacksV2)

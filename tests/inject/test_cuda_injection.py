@@ -231,7 +231,7 @@ class Losses(Cuda):
                 self.assertEqual(page["lost"]["dropped"], 100)
 
     def test_buffers_run_out(self):
-        page, _ = self.run_loop("--launches", 300000, FAKE_CUPTI_LATE=1000000, FAKE_CUDA_KERNEL_NS=10)
+        page, _ = self.run_loop("--launches", 300000, FAKE_CUPTI_LATE=60000, FAKE_CUDA_KERNEL_NS=10)
         device = self.device(page)
         self.assertEqual(device["launches"]["kernel"], 300000)
         self.assertGreater(page["lost"]["dropped"], 0)
@@ -264,6 +264,12 @@ class Yields(Cuda):
         page, _ = self.run_loop("--launches", 1000, cupti="135", FAKE_CUPTI_TAKEN="CUPTI for PyTorch")
         self.assertEqual(page["trouble"], "")
         self.assertEqual(self.device(page)["kernel"]["count"], 1000)
+
+    def test_a_driver_that_allows_one_subscriber(self):
+        page, _ = self.run_loop("--launches", 1000, cupti="135", FAKE_CUPTI_OLD_DRIVER=1)
+        self.assertEqual(page["trouble"], "")
+        self.assertEqual(self.device(page)["kernel"]["count"], 1000)
+        self.assertEqual(self.report()["v2"], 0)
 
     def test_to_tools_of_nvidia(self):
         for file, tool in (("libToolsInjection64.so", "nsys"), ("libcuda-injection.so", "ncu"),

@@ -77,6 +77,8 @@ uint64_t RealTime() noexcept {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
+constexpr uint32_t kFullBuffersMs = 50;
+
 // All of it is set by InitializeInjection before CUPTI calls anything of ours, but the atomics.
 struct State {
   cupti::Calls cupti{};
@@ -102,19 +104,21 @@ constinit job_page::OwnPage own;
 constinit LaunchTimes launches;
 constinit BufferPool buffers;
 
-uint64_t Now() noexcept {
-  if (state.real_time) return RealTime();
+// Of CUPTI's clock; 0: it failed.
+uint64_t CuptiTime() noexcept {
   uint64_t now = 0;
-  return state.cupti.GetTimestamp(&now) == cupti::kSuccess ? now : 0;
+  const cupti::Result result =
+      state.several ? state.cupti.GetTimestampV2(state.subscriber, &now) : state.cupti.GetTimestamp(&now);
+  return result == cupti::kSuccess ? now : 0;
 }
+uint64_t Now() noexcept { return state.real_time ? RealTime() : CuptiTime(); }
 
 // CUPTI's clock is that of the records. Where it is CLOCK_REALTIME, which is its default on Linux, reading
 // that directly saves the call.
 bool UsesRealTime() noexcept {
   for (int i = 0; i < 3; ++i) {
-    uint64_t now = 0;
-    const uint64_t before = RealTime();
-    if (state.cupti.GetTimestamp(&now) != cupti::kSuccess || now < before || now > RealTime()) return false;
+    const uint64_t before = RealTime(), now = CuptiTime();
+    if (now < before || now > RealTime()) return false;
   }
   return true;
 }
@@ -365,7 +369,25 @@ void AtExit() {
   own.RemoveFile();
 }
 
-// Returns null, or after SetTrouble why nothing is measured.
+cupti::Result SubscribeFor(bool several, char (&other)[cupti::kOldNameSize]) noexcept {
+  state.several = several;
+  if (!state.cupti.SubscribeV2 || (!several && state.cupti.SeveralSubscribers()))
+    return state.cupti.Subscribe(&state.subscriber, OnCall, nullptr);
+  cupti::SubscriberParameters parameters{};
+  parameters.size = several ? sizeof parameters : cupti::kSizeWithoutSeveral;
+  parameters.name = "gpulens";
+  parameters.old_name = other;
+  parameters.old_name_size = sizeof other;
+  parameters.several = several;
+  return state.cupti.SubscribeV2(&state.subscriber, OnCall, nullptr, &parameters);
+}
+
+bool RegisterBuffers() noexcept {
+  return (state.several ? state.cupti.RegisterCallbacksV2(state.subscriber, OnRequestedV2, OnCompletedV2)
+                        : state.cupti.RegisterCallbacks(OnRequested, OnCompleted)) == cupti::kSuccess;
+}
+
+// Where nothing can be measured, the page has the reason.
 void Start(Page& page, const Options& options) noexcept {
   char text[sizeof page.header.trouble];
   if (const char* tool = cupti::OtherTool()) {
@@ -380,18 +402,19 @@ void Start(Page& page, const Options& options) noexcept {
   if (!launches.Open() || !buffers.Open()) return job_page::SetTrouble(page, "no memory");
 
   char other[cupti::kOldNameSize] = {};
-  cupti::Result result;
-  state.several = state.cupti.SeveralSubscribers();
-  if (state.cupti.SubscribeV2) {
-    cupti::SubscriberParameters parameters{};
-    parameters.size = state.several ? sizeof parameters : cupti::kSizeWithoutSeveral;
-    parameters.name = "gpulens";
-    parameters.old_name = other;
-    parameters.old_name_size = sizeof other;
-    parameters.several = state.several;
-    result = state.cupti.SubscribeV2(&state.subscriber, OnCall, nullptr, &parameters);
-  } else {
-    result = state.cupti.Subscribe(&state.subscriber, OnCall, nullptr);
+  cupti::Result result = cupti::kSuccess;
+  if (state.cupti.SeveralSubscribers()) {
+    // A driver older than this CUPTI may allow one alone.
+    result = SubscribeFor(true, other);
+    if (result == cupti::kSuccess && !RegisterBuffers())
+      state.cupti.Unsubscribe(state.subscriber), state.several = false;
+  }
+  if (!state.several && result == cupti::kSuccess) {
+    result = SubscribeFor(false, other);
+    if (result == cupti::kSuccess && !RegisterBuffers()) {
+      state.cupti.Unsubscribe(state.subscriber);
+      return job_page::SetTrouble(page, "CUPTI takes no buffers: another program in this process uses it");
+    }
   }
   if (result == cupti::kSubscriberExists) {
     other[sizeof other - 1] = '\0';
@@ -414,13 +437,10 @@ void Start(Page& page, const Options& options) noexcept {
   if (void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD))
     state.bus_id = reinterpret_cast<decltype(state.bus_id)>(::dlsym(driver, "cuDeviceGetPCIBusId"));
 
-  result = state.several ? state.cupti.RegisterCallbacksV2(state.subscriber, OnRequestedV2, OnCompletedV2)
-                         : state.cupti.RegisterCallbacks(OnRequested, OnCompleted);
-  if (result != cupti::kSuccess) {
-    state.cupti.Unsubscribe(state.subscriber);
-    return Tell(page, "cuptiActivityRegisterCallbacks", result);
-  }
-  if (state.cupti.FlushPeriod) state.cupti.FlushPeriod(options.flush_ms);
+  // With a period CUPTI returns full buffers then alone: at a million kernels a second all are full after
+  // 0.07 s.
+  if (state.cupti.FlushPeriod)
+    state.cupti.FlushPeriod(options.flush_ms < kFullBuffersMs ? options.flush_ms : kFullBuffersMs);
   for (const HookedCall& call : kHookedCalls) {
     if (call.kind == CallKind::kSync)
       state.cupti.EnableCallback(1, state.subscriber, cupti::kDriverApi, call.id);

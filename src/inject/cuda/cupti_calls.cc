@@ -116,6 +116,7 @@ const char* Load(Calls& out) noexcept {
   Find(library, "cuptiSubscribe_v2", out.SubscribeV2);
   Find(library, "cuptiActivityFlushPeriod", out.FlushPeriod);
   Find(library, "cuptiActivityEnableHWTrace", out.EnableHardwareTrace);
+  Find(library, "cuptiGetTimestamp_v2", out.GetTimestampV2);
   Find(library, "cuptiActivityEnable_v2", out.EnableV2);
   Find(library, "cuptiActivityDisable_v2", out.DisableV2);
   Find(library, "cuptiActivityRegisterCallbacks_v2", out.RegisterCallbacksV2);

@@ -86,18 +86,19 @@ struct Calls {
   Result (*SubscribeV2)(Subscriber* out, Callback callback, void* user, SubscriberParameters* parameters);
   Result (*Unsubscribe)(Subscriber subscriber);
   Result (*EnableCallback)(uint32_t enable, Subscriber subscriber, int domain, uint32_t id);
-  Result (*GetTimestamp)(uint64_t* ns);
   Result (*GetDeviceId)(Context context, uint32_t* device);
   Result (*FlushAll)(uint32_t forced);
   Result (*FlushPeriod)(uint32_t ms);
   Result (*EnableHardwareTrace)(uint8_t enable);
   // One subscriber. Never mixed with those of several in one process: CUPTI refuses it, or loses records.
+  Result (*GetTimestamp)(uint64_t* ns);
   Result (*Enable)(uint32_t kind);
   Result (*Disable)(uint32_t kind);
   Result (*RegisterCallbacks)(Requested requested, Completed completed);
   Result (*GetNextRecord)(uint8_t* buffer, size_t valid, void** record);
   Result (*GetDropped)(Context context, uint32_t stream, size_t* dropped);  // and sets it back to 0
   // Several subscribers: since CUDA 13.2.
+  Result (*GetTimestampV2)(Subscriber subscriber, uint64_t* ns);
   Result (*EnableV2)(Subscriber subscriber, uint32_t kind, void* config);
   Result (*DisableV2)(Subscriber subscriber, uint32_t kind, void* config);
   Result (*RegisterCallbacksV2)(Subscriber subscriber, RequestedV2 requested, CompletedV2 completed);
@@ -105,7 +106,7 @@ struct Calls {
   Result (*GetDroppedV2)(Subscriber subscriber, Context context, uint32_t stream, size_t* dropped);
 
   bool SeveralSubscribers() const noexcept {
-    return SubscribeV2 && EnableV2 && DisableV2 && RegisterCallbacksV2 && GetNextRecordV2;
+    return SubscribeV2 && EnableV2 && DisableV2 && RegisterCallbacksV2 && GetNextRecordV2 && GetTimestampV2;
   }
 };
 

@@ -8,7 +8,8 @@
      FAKE_CUPTI_NO_TIMES=N       each Nth kernel record has the times 0
      FAKE_CUPTI_UNKNOWN=N        a record of a kind that nobody enabled after each Nth kernel record
      FAKE_CUPTI_FAIL=FUNCTION    that function returns 999
-     FAKE_CUPTI_LATE=N           only 1 of N full buffers wakes the worker: the pool of buffers runs dry
+     FAKE_CUPTI_LATE=MS          the worker returns full buffers after MS, whatever period was set
+     FAKE_CUPTI_OLD_DRIVER=1     no buffers for several subscribers
      FAKE_CUPTI_CLOCK=N          timestamps are CLOCK_REALTIME plus N, as with another tool's timestamp callback
    After the end FAKE_CUPTI_REPORT=FILE gets "calls v1 N v2 N mixed N dropped N buffers N outstanding N enabled N". */
 #define _GNU_SOURCE
@@ -97,7 +98,7 @@ static atomic_uchar enabled[kCallbacks];
 static atomic_uchar kinds[kKinds];
 static atomic_uint correlations;
 static atomic_ulong calls_v1, calls_v2, mixed, dropped, dropped_ever, buffers, outstanding;
-static unsigned long drop_every, no_times_every, unknown_every, late_every = 1;
+static unsigned long drop_every, no_times_every, unknown_every, late_ms, old_driver;
 static int64_t clock_offset;
 static const char *taken, *fail;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -107,7 +108,7 @@ static struct Full {
   size_t size, valid;
   uint64_t end; /* when all its kernels have ended */
 } current, full[256];
-static size_t current_records, current_limit, full_count, full_ever, kernel_count;
+static size_t current_records, current_limit, full_count, kernel_count;
 static uint32_t period_ms;
 
 static uint64_t Now(void) {
@@ -157,7 +158,7 @@ static void* Work(void* unused) {
   for (;;) {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    const uint64_t wait = (period_ms ? period_ms : 1000) * 1000000ull;
+    const uint64_t wait = (late_ms ? late_ms : period_ms ? period_ms : 1000) * 1000000ull;
     until.tv_sec += (time_t)(wait / 1000000000u);
     until.tv_nsec += (long)(wait % 1000000000u);
     if (until.tv_nsec >= 1000000000) ++until.tv_sec, until.tv_nsec -= 1000000000;
@@ -172,7 +173,7 @@ static void CloseCurrent(void) {
   if (!current.buffer || full_count == 256) return;
   full[full_count++] = current;
   current = (struct Full){0};
-  if (++full_ever % late_every == 0) pthread_cond_signal(&wake);
+  if (!period_ms) pthread_cond_signal(&wake); /* a period replaces this */
 }
 
 static void* Room(size_t bytes, uint64_t end) {
@@ -300,7 +301,8 @@ __attribute__((constructor)) static void Start(void) {
   drop_every = Number("FAKE_CUPTI_DROP", 0);
   no_times_every = Number("FAKE_CUPTI_NO_TIMES", 0);
   unknown_every = Number("FAKE_CUPTI_UNKNOWN", 0);
-  late_every = Number("FAKE_CUPTI_LATE", 1);
+  late_ms = Number("FAKE_CUPTI_LATE", 0);
+  old_driver = Number("FAKE_CUPTI_OLD_DRIVER", 0);
   clock_offset = (int64_t)Number("FAKE_CUPTI_CLOCK", 0);
   atexit(Report);
 }
@@ -326,6 +328,9 @@ static int Mixed(int version) {
   return 1;
 }
 
+SHOWN CUptiResult cuptiGetTimestamp(uint64_t* time) {
+  return *time = Now() + (uint64_t)clock_offset, Mixed(1) ? kNotCompatible : kOk;
+}
 SHOWN CUptiResult cuptiGetVersion(uint32_t* version) {
 #if FAKE_CUPTI_API == 12
   return *version = 28, kOk;
@@ -351,7 +356,6 @@ SHOWN CUptiResult cuptiEnableCallback(uint32_t enable, void* subscriber, int dom
   atomic_store(&enabled[id], enable != 0);
   return kOk;
 }
-SHOWN CUptiResult cuptiGetTimestamp(uint64_t* time) { return *time = Now() + (uint64_t)clock_offset, kOk; }
 SHOWN CUptiResult cuptiGetDeviceId(CUcontext context, uint32_t* device) {
   if (!context) return kInvalid;
   return *device = (uint32_t)FakeCudaContextDevice(context), kOk;
@@ -446,7 +450,7 @@ SHOWN CUptiResult cuptiActivityDisable_v2(void* subscriber, uint32_t kind, void*
 }
 SHOWN CUptiResult cuptiActivityRegisterCallbacks_v2(void* subscriber, Requested2 request, Completed2 complete) {
   (void)subscriber;
-  if (Mixed(2)) return kNotCompatible;
+  if (old_driver || Mixed(2)) return kNotCompatible;
   return requested2 = request, completed2 = complete, kOk;
 }
 SHOWN CUptiResult cuptiActivityGetNextRecord_v2(void* subscriber, uint8_t* buffer, size_t valid, void** record) {
@@ -461,6 +465,6 @@ SHOWN CUptiResult cuptiActivityGetNumDroppedRecords_v2(void* subscriber, CUconte
 }
 SHOWN CUptiResult cuptiGetTimestamp_v2(void* subscriber, uint64_t* time) {
   (void)subscriber;
-  return cuptiGetTimestamp(time);
+  return *time = Now() + (uint64_t)clock_offset, Mixed(2) ? kNotCompatible : kOk;
 }
 #endif
