@@ -26,10 +26,9 @@ ProbePlace ClassifyX86(CodeBytes code) {
   }
   if (code.empty()) return {};
   if (code[0] == 0x90) return {FirstInstruction::kNop, 0, true};
-  // 66 90, and 0f 1f with or without 66 before it.
+  if (code.size() >= 2 && code[0] == 0x66 && code[1] == 0x90) return {FirstInstruction::kLongNop, 0, false};
   const CodeBytes rest = code[0] == 0x66 ? code.subspan(1) : code;
-  if (rest.size() >= 2 && (rest[0] == 0x90 || (rest[0] == 0x0f && rest[1] == 0x1f)))
-    return {FirstInstruction::kLongNop, 0, false};
+  if (rest.size() >= 2 && rest[0] == 0x0f && rest[1] == 0x1f) return {FirstInstruction::kLongNop, 0, false};
   // jmp rel8, jmp rel32, call rel32. Conditional ones do not begin a function.
   if (code[0] == 0xeb || code[0] == 0xe9 || code[0] == 0xe8) return {FirstInstruction::kBranch, 0, true};
   return {};
