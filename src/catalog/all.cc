@@ -11,6 +11,7 @@
 #include "catalog/kubernetes.h"
 #include "catalog/ledger.h"
 #include "catalog/nccl.h"
+#include "catalog/phases.h"
 #include "catalog/self.h"
 #include "catalog/slurm.h"
 #include "catalog/training.h"
@@ -18,9 +19,9 @@
 namespace gpulens {
 namespace {
 
-constexpr auto kAll =
-    JoinRows(kGpuRows, kCostRows, kCudaRows, kHostRows, kInferenceRows, kInferenceWindowRows,
-             kKubernetesUsageRows, kKubernetesRows, kLedgerRows, kNcclRows, kSelfRows, kSlurmRows, kTrainingRows);
+constexpr auto kAll = JoinRows(kGpuRows, kCostRows, kCudaRows, kHostRows, kInferenceRows,
+                               kInferenceWindowRows, kKubernetesUsageRows, kKubernetesRows, kLedgerRows,
+                               kNcclRows, kPhasesRows, kSelfRows, kSlurmRows, kTrainingRows);
 
 }  // namespace
 

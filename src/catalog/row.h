@@ -181,6 +181,13 @@ consteval MetricDesc Histogram(std::string_view name, std::string_view unit, std
   row.number = Number::kDouble;
   return row;
 }
+// Cells are its quantiles, sum and count.
+consteval MetricDesc Summary(std::string_view name, std::string_view unit, std::string_view help,
+                             AttributeKeys keys = {}) {
+  MetricDesc row = With(Of(Kind::kSummary, name, unit, help), keys, &kNotNegative);
+  row.number = Number::kDouble;
+  return row;
+}
 consteval MetricDesc Flag(std::string_view name, std::string_view help, AttributeKeys keys = {}) {
   return With(Of(Kind::kGauge, name, "{bool}", help), keys, &kZeroToOne);
 }

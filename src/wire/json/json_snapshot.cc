@@ -1,6 +1,7 @@
 #include "wire/json/json_snapshot.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <tuple>
 
@@ -284,6 +285,22 @@ std::map<std::string, MemoryByProcess::Bytes> MemoryByProcess::Of(const Snapshot
   };
   used_.ForEach(snapshot, collect(&Bytes::current));
   peak_.ForEach(snapshot, collect(&Bytes::peak));
+  return found;
+}
+
+std::map<std::string, SummaryByKey::Numbers> SummaryByKey::Of(const Snapshot& snapshot) {
+  std::map<std::string, Numbers> found;
+  finder_.ForEach(snapshot, [&](const SeriesInfo& info, double, const Frame& frame, uint32_t) {
+    if (!info.shape || !info.shape->has_sum || !info.shape->has_count) return;
+    const Cell* cells = frame.cells.data() + info.first_cell;
+    Numbers numbers{std::nan(""), std::nan(""), cells[info.shape->sum_cell()].d,
+                    cells[info.shape->count_cell()].d};
+    for (size_t i = 0; i < info.shape->bounds.size(); ++i) {
+      if (info.shape->bounds[i] == 0.5) numbers.p50 = cells[i].d;
+      if (info.shape->bounds[i] == 0.99) numbers.p99 = cells[i].d;
+    }
+    found.emplace(info.attributes.Text(key_), numbers);
+  });
   return found;
 }
 

@@ -107,6 +107,22 @@ class MemoryByProcess {
   SeriesFinder used_, peak_;
 };
 
+// Summaries of one row by the value of an attribute; by "" without one. Quantiles are those of 0.5 and 0.99,
+// NaN where nothing was observed lately.
+class SummaryByKey {
+ public:
+  struct Numbers {
+    double p50 = 0, p99 = 0, sum = 0, count = 0;
+  };
+
+  SummaryByKey(const MetricDesc& summary, std::string_view key) : finder_(summary), key_(key) {}
+  std::map<std::string, Numbers> Of(const Snapshot& snapshot);
+
+ private:
+  SeriesFinder finder_;
+  const std::string_view key_;
+};
+
 // Writes readings as complete lines of JSON:
 //
 //   {"ts":"2026-11-21T02:14:09.120Z","name":"gpu.power.draw","unit":"W","source":"nvidia",

@@ -3,8 +3,11 @@
 //
 // The page is made at most once per tick and coding, on a worker; requests in between share its bytes.
 
+#include <cmath>
+
 #include "base/threads.h"
 #include "catalog/gpu.h"
+#include "catalog/phases.h"
 #include "export/sink_names.h"
 #include "net/http/http_server.h"
 #include "plugins/latest_snapshot.h"
@@ -32,6 +35,31 @@ class JsonPageText {
   }
 
  private:
+  // As `"4242":{"count":7,"sum_ns":…,"p50_ns":…,"p99_ns":…}`. Quantiles are of the last minute; without an
+  // observation in it they are left out.
+  static void AppendSummaries(std::string_view name, SummaryByKey& summaries, const Snapshot& snapshot,
+                              std::string& out) {
+    out.append(",\n\"").append(name).append("\":{");
+    const char* before = "";
+    for (const auto& [key, numbers] : summaries.Of(snapshot)) {
+      out += before;
+      before = ",";
+      AppendJsonKey(out, key);
+      out += "{\"count\":";
+      AppendJsonInt(out, static_cast<int64_t>(numbers.count));
+      auto member = [&](const char* of, double seconds) {
+        if (!std::isfinite(seconds)) return;
+        out.append(",\"").append(of).append("\":");
+        AppendJsonInt(out, std::llround(seconds * 1e9));
+      };
+      member("sum_ns", numbers.sum);
+      member("p50_ns", numbers.p50);
+      member("p99_ns", numbers.p99);
+      out += '}';
+    }
+    out += '}';
+  }
+
   // Maps that no collector feeds are empty.
   std::string ZernelMembers(const Snapshot& snapshot) {
     std::string out = "\"gpu_memory\":{";
@@ -45,11 +73,17 @@ class JsonPageText {
       if (bytes.peak) out += "\"peak_bytes\":", AppendJsonInt(out, *bytes.peak);
       out += '}';
     }
-    return out + "},\n\"cuda_latency\":{},\"nccl_duration\":{},\"dataloader_wait\":{},\"dist_sync\":{}";
+    out += '}';
+    AppendSummaries("cuda_latency", launches_, snapshot, out);
+    AppendSummaries("nccl_duration", collectives_, snapshot, out);
+    AppendSummaries("dataloader_wait", waits_, snapshot, out);
+    return out + ",\"dist_sync\":{}";
   }
 
   JsonSnapshot page_;
   MemoryByProcess memory_{kGpuProcessMemoryUsed, kGpuProcessMemoryPeak};
+  SummaryByKey launches_{kRecentLaunches, "process.pid"}, waits_{kRecentDataWaits, "process.pid"},
+      collectives_{kRecentCollectives, "nccl.collective.type"};
 };
 
 class JsonPage final : public HttpHandler, public std::enable_shared_from_this<JsonPage> {

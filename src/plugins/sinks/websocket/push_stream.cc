@@ -1,12 +1,16 @@
 #include "plugins/sinks/websocket/push_stream.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <condition_variable>
+#include <limits>
 #include <mutex>
 
 #include "base/log.h"
 #include "base/result.h"
 #include "catalog/gpu.h"
+#include "catalog/phases.h"
 #include "catalog/self.h"
 #include "net/blocking/listening_socket.h"
 #include "plugins/latest_snapshot.h"
@@ -20,6 +24,7 @@ constexpr std::string_view kGpuCollector = "nvidia";
 constexpr std::string_view kLatencies[] = {"cuda_latency_p50_us", "cuda_latency_p99_us",
                                            "nccl_allreduce_p50_ms", "nccl_allreduce_p99_ms",
                                            "dataloader_wait_p50_ms"};
+using Latencies = std::array<double, std::size(kLatencies)>;
 
 void AppendProcess(std::string& out, const std::string& key, int64_t current, int64_t peak) {
   out += "{\"key\":\"" + key + "\",\"current_bytes\":";
@@ -49,7 +54,11 @@ bool HasIpv6Loopback() {
 }  // namespace
 
 PushFrame::PushFrame()
-    : memory_(kGpuProcessMemoryUsed, kGpuProcessMemoryPeak), collector_up_(kSelfCollectorUp) {}
+    : launches_(kRecentAllLaunches, {}),
+      waits_(kRecentAllDataWaits, {}),
+      collectives_(kRecentCollectives, "nccl.collective.type"),
+      memory_(kGpuProcessMemoryUsed, kGpuProcessMemoryPeak),
+      collector_up_(kSelfCollectorUp) {}
 
 bool PushFrame::GpusAreRead(const Snapshot& snapshot) {
   bool up = false;
@@ -72,12 +81,33 @@ std::string PushFrame::Make(const Snapshot* snapshot) {
     }
   }
   out += ']';
-  for (std::string_view field : kLatencies) out.append(",\"").append(field).append("\":0.0");
+  Latencies latencies;
+  latencies.fill(std::numeric_limits<double>::quiet_NaN());
+  if (snapshot) {
+    if (const auto all = launches_.Of(*snapshot); !all.empty()) {
+      latencies[0] = all.begin()->second.p50 * 1e6;
+      latencies[1] = all.begin()->second.p99 * 1e6;
+    }
+    const auto by_operation = collectives_.Of(*snapshot);
+    if (auto at = by_operation.find("all_reduce"); at != by_operation.end()) {
+      latencies[2] = at->second.p50 * 1e3;
+      latencies[3] = at->second.p99 * 1e3;
+    }
+    if (const auto all = waits_.Of(*snapshot); !all.empty()) latencies[4] = all.begin()->second.p50 * 1e3;
+  }
+  for (size_t i = 0; i < latencies.size(); ++i) {
+    out.append(",\"").append(kLatencies[i]).append("\":");
+    if (std::isfinite(latencies[i]) && latencies[i] != 0) AppendJsonNumber(out, latencies[i]);
+    else out += "0.0";
+  }
   out += ",\"last_update_ms\":";
   AppendJsonInt(out, snapshot ? snapshot->closed_at.unix_ns / 1'000'000 : 0);
   out += ",\"valid\":{\"gpu_utilization\":";
   out += any || (snapshot && GpusAreRead(*snapshot)) ? "true" : "false";
-  for (std::string_view field : kLatencies) out.append(",\"").append(field).append("\":false");
+  for (size_t i = 0; i < latencies.size(); ++i) {
+    out.append(",\"").append(kLatencies[i]).append("\":");
+    out += std::isfinite(latencies[i]) ? "true" : "false";
+  }
   out += ",\"last_update_ms\":";
   out += snapshot ? "true}}" : "false}}";
   return out;

@@ -3,7 +3,8 @@
 //   {"gpu_utilization":[{"key":"4242:0","current_bytes":1,"peak_bytes":2}],"cuda_latency_p50_us":0.0,…,
 //    "last_update_ms":1711800000000,"valid":{"gpu_utilization":true,"cuda_latency_p50_us":false,…}}
 //
-// Clients format every field as a number: unknown values are 0.0, with false in `valid`.
+// Clients format every field as a number: unknown values are 0.0, with false in `valid`. Latencies are
+// quantiles of the last minute over all processes.
 #pragma once
 
 #include <memory>
@@ -31,6 +32,9 @@ class PushFrame {
  private:
   bool GpusAreRead(const Snapshot& snapshot);
 
+  // Of all processes.
+  SummaryByKey launches_, waits_;
+  SummaryByKey collectives_;  // by operation
   MemoryByProcess memory_;
   SeriesFinder collector_up_;
 };
