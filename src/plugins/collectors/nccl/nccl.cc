@@ -1,13 +1,19 @@
 // Collector of NCCL and RCCL: job pages of the profiler plugin, files of NCCL Inspector, and NCCL's RAS; and
 // the diagnosis of slow and hung ranks from all of them.
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
 
+#include "base/files.h"
 #include "base/log.h"
+#include "base/result.h"
 #include "catalog/nccl.h"
+#include "plugins/collectors/nccl/collectives_join.h"
+#include "plugins/collectors/nccl/diagnosis_feed.h"
 #include "plugins/collectors/nccl/rank_table.h"
 #include "plugins/collectors/nccl/slowest_rule.h"
 #include "plugins/plugin.h"
@@ -35,22 +41,46 @@ constexpr OptionSpec kOptions[] = {
         "The l9gpu project's nccl_rank_straggler alone: an operation that takes a rank so much longer than "
         "the median of its peers",
         0.000001, 86400),
+    GroupOption("collectives", "Slow and hung ranks, and where they are found.", kCollectivesOptions),
 };
 using Options = OptionsOf<kOptions>;
 
-bool IsConfigured(const Options& options) { return options.Bool("pages") || !options.Texts("files").empty(); }
+CollectivesOptions CollectivesOf(const Options& options) { return options.Group("collectives"); }
+
+bool IsConfigured(const Options& options) {
+  return options.Bool("pages") || !options.Texts("files").empty() ||
+         CollectivesOf(options).Text("role") == "join";
+}
 
 constexpr std::string_view kRemedy = "set collectors.nccl.pages or .files: docs/nccl.md";
 
+std::string HostNameOfThis() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+// Whether a process is stopped by a signal or a debugger.
+bool IsStopped(const std::string& root, int32_t pid) {
+  std::string text;
+  if (!ReadFile((root + "/proc/" + std::to_string(pid) + "/stat").c_str(), text, 4096).ok()) return false;
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos || name_end + 2 >= text.size()) return false;
+  return text[name_end + 2] == 'T' || text[name_end + 2] == 't';
+}
+
 class Nccl final : public Collector {
  public:
-  Nccl(const Options& options, Env& env)
+  Nccl(const Options& options, std::unique_ptr<CollectivesJoin> join, Env& env)
       : env_(env),
         names_(env.root),
         slowest_(
             {.threshold_us =
                  std::chrono::duration<double, std::micro>(options.Time("straggler_threshold")).count()}),
-        table_(RankTable::Options{}) {
+        host_(HostNameOfThis()),
+        table_(RankTable::Options{}),
+        join_(std::move(join)),
+        // Differs between agents and their restarts.
+        feed_(static_cast<uint64_t>(env.clock->Now().unix_ns) ^ static_cast<uint64_t>(::getpid()) << 40) {
     if (options.Bool("pages") && env.job_pages) pages_ = env.job_pages->Subscribe("nccl");
     if (!options.Texts("files").empty())
       files_ = std::make_unique<nccl_files::InspectorFiles>(nccl_files::InspectorFiles::Options{
@@ -67,6 +97,12 @@ class Nccl final : public Collector {
       table_.SetSlowest(communicator, rank, operation, slowest);
     });
     table_.Write(out);
+    join_->Take(feed_.Make(now), now);
+    if (collectives::Diagnosis* diagnosis = join_->diagnosis()) {
+      series_.Write(*diagnosis, out);
+      DiagnosisSeries::Report(diagnosis->TakeChanges(), now, env_.events);
+    }
+    join_->Count(out);
     Count(out, now);
     return status;
   }
@@ -74,6 +110,7 @@ class Nccl final : public Collector {
  private:
   struct Page {
     EntityRef process;
+    collectives::Process identity;
     std::array<uint64_t, job_page::kLosses> lost{};
     uint64_t rejected = 0, missed = 0;
   };
@@ -84,6 +121,11 @@ class Nccl final : public Collector {
       if (view.page.writer == job_page::Writer::kCudaInjection) return;
       Page& page = of_page_[view.owner.id];
       if (!page.process) Identify(view.owner, page);
+      if (view.page.phases) page.identity.phase = view.page.phases->current;
+      page.identity.state = view.ended ? collectives::ProcessState::kUnknown
+                            : view.owner.pid > 0 && IsStopped(env_.root, view.owner.pid)
+                                ? collectives::ProcessState::kStopped
+                                : collectives::ProcessState::kRuns;
       for (const job_page::CommunicatorCopy& copy : view.page.communicators) {
         if (copy.closed && !view.ended) continue;
         const job_page::CommunicatorIdentity& who = *copy.identity;
@@ -98,6 +140,7 @@ class Nccl final : public Collector {
       for (const job_page::RecordCopy& record : view.records) table_.TakeRecord(record, page.process, now);
       page_records_ += view.records.size();
       AddLosses(view, page);
+      feed_.TakePage(view, page.identity, now);
       if (!view.page.trouble.empty())
         Log(LogLevel::kInfo, "nccl", "trouble", "a job measures less than was wanted: " + view.page.trouble,
             "pid " + std::to_string(view.owner.pid));
@@ -112,6 +155,8 @@ class Nccl final : public Collector {
 
   void Identify(const JobPageOwner& owner, Page& page) {
     std::vector<AttributeSet::Attribute> attributes, facts;
+    page.identity.host = host_;
+    page.identity.pid = owner.pid;
     if (owner.pid > 0) {
       const nvml::ProcessDetails& details = names_.Find(static_cast<uint32_t>(owner.pid));
       attributes.push_back({"process.pid", int64_t{owner.pid}});
@@ -122,6 +167,7 @@ class Nccl final : public Collector {
       text("process.owner", details.owner);
       text("container.id", details.container_id);
       text("k8s.pod.uid", details.pod_uid);
+      page.identity.pod = details.pod_uid;
       if (details.start_ticks != 0)
         facts.push_back({"process.start_ticks", static_cast<int64_t>(details.start_ticks)});
     }
@@ -150,6 +196,7 @@ class Nccl final : public Collector {
         return;
       }
       ++file_records_;
+      feed_.TakeRecord(record, now);
     });
   }
 
@@ -182,7 +229,11 @@ class Nccl final : public Collector {
   Env& env_;
   nvml::ProcessTable names_;
   SlowestRule slowest_;
+  const std::string host_;
   RankTable table_;
+  std::unique_ptr<CollectivesJoin> join_;
+  DiagnosisFeed feed_;
+  DiagnosisSeries series_;
   std::unique_ptr<JobPages::Feed> pages_;
   std::unique_ptr<nccl_files::InspectorFiles> files_;
   std::map<uint64_t, Page> of_page_;
@@ -199,7 +250,8 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
     return Status{Code::kUnavailable, "nothing of NCCL is read; " + std::string(kRemedy)};
   if (options.Bool("pages") && !env.job_pages)
     return Status{Code::kUnavailable, "job pages are read by the agent alone"};
-  return std::unique_ptr<Collector>(std::make_unique<Nccl>(options, env));
+  ASSIGN_OR_RETURN(auto join, CollectivesJoin::Open(CollectivesOf(options), env));
+  return std::unique_ptr<Collector>(std::make_unique<Nccl>(options, std::move(join), env));
 }
 
 std::vector<Finding> Probe(const Config& config, Env&) {
@@ -227,17 +279,23 @@ std::vector<Finding> Probe(const Config& config, Env&) {
   return findings;
 }
 
+void Check(const Config& config, ConfigFaults& faults) {
+  CheckCollectives(CollectivesOf(Options(config)), faults);
+}
+
 }  // namespace
 
 extern const CollectorSpec nccl_collector;
 const CollectorSpec nccl_collector{
     .name = "nccl",
     .help = "Collectives of NCCL and RCCL: durations, bandwidth, slow and hung ranks.",
-    .period = seconds(1),
+    // A slow rank is to be named within five seconds.
+    .period = std::chrono::milliseconds(500),
     .ttl = seconds(60),
     .options = kOptions,
     .metrics = kNcclRows,
     .create = &Create,
-    .probe = &Probe};
+    .probe = &Probe,
+    .check = &Check};
 
 }  // namespace gpulens

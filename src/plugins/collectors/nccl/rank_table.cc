@@ -23,13 +23,13 @@ constexpr size_t kMostOperations = 24;
 constexpr Duration kMeansHold = std::chrono::seconds(5);
 constexpr double kLeastBound = 1024e-9;
 
-std::string HexOf(uint64_t hash) {
+}  // namespace
+
+std::string CommunicatorText(uint64_t hash) {
   char text[32];
   const int size = std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(hash));
   return std::string(text, static_cast<size_t>(size));
 }
-
-}  // namespace
 
 std::string_view OperationName(Function function) noexcept {
   const auto at = static_cast<size_t>(function);
@@ -61,7 +61,7 @@ double BusFactor(Function function, int32_t ranks) noexcept {
 
 AttributeSet RankTable::AttributesOf(uint64_t communicator, int32_t rank, const std::string& name) {
   std::vector<AttributeSet::Attribute> attributes;
-  const std::string hash = HexOf(communicator);
+  const std::string hash = CommunicatorText(communicator);
   if (communicator != 0) attributes.push_back({"nccl.communicator", std::string_view(hash)});
   if (!name.empty()) attributes.push_back({"nccl.communicator.name", std::string_view(name)});
   if (rank >= 0) attributes.push_back({"nccl.rank", int64_t{rank}});

@@ -24,6 +24,9 @@ double BusFactor(job_page::Function function, int32_t ranks) noexcept;
 // "AllReduce", as NCCL Inspector writes it; "Other". Static storage.
 std::string_view OperationName(job_page::Function function) noexcept;
 
+// "0x7f8c496ae9f661", as NCCL Inspector and RAS write it.
+std::string CommunicatorText(uint64_t hash);
+
 // Not thread-safe.
 class RankTable {
  public:
