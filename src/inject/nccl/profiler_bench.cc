@@ -1,0 +1,118 @@
+// What the plugin costs NCCL's threads: a collective with its kernels' channels, as version 7 reports them.
+// The page is a file that nobody reads, so that the ring wraps, which costs the same.
+#include <stdlib.h>
+#include <time.h>
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "inject/nccl/profiler_abi.h"
+#include "job_page/job_page.h"
+
+extern "C" {
+extern gpulens::nccl_abi::Table7 ncclProfiler_v7;
+}
+
+namespace gpulens::nccl_plugin {
+namespace {
+
+struct BenchCommunicator {
+  explicit BenchCommunicator(const char* level) {
+    ::setenv(job_page::kSocketVariable, "", 1);
+    ::setenv(job_page::kFolderVariable, "/dev/shm", 1);
+    ::setenv("GPULENS_NCCL_LEVEL", level, 1);
+    ncclProfiler_v7.init(&context, 0xBE, &mask, "bench", 1, 8, 0, nullptr);
+    collective.type = nccl_abi::kCollective;
+    collective.collective.function = "AllReduce";
+    collective.collective.datatype = "ncclBfloat16";
+    collective.collective.algorithm = "RING";
+    collective.collective.protocol = "SIMPLE";
+    collective.collective.count = 1 << 20;
+    channel.type = nccl_abi::kKernelChannel;
+  }
+  ~BenchCommunicator() { ncclProfiler_v7.finalize(context); }
+
+  // Returns the number of calls.
+  int64_t Play(uint8_t channels) {
+    ++collective.collective.sequence;
+    collective.collective.channels = channels;
+    void* handle = nullptr;
+    ncclProfiler_v7.start(context, &handle, &collective);
+    ncclProfiler_v7.stop(handle);
+    channel.parent = handle;
+    for (uint8_t i = 0; i < channels; ++i) {
+      void* kernel = nullptr;
+      channel.kernel_channel.channel = i;
+      channel.kernel_channel.timer = 1000;
+      ncclProfiler_v7.start(context, &kernel, &channel);
+      nccl_abi::StateArguments4 arguments{};
+      arguments.timer = 2000;
+      ncclProfiler_v7.record(kernel, nccl_abi::kKernelChannelStop, &arguments);
+      ncclProfiler_v7.stop(kernel);
+    }
+    return 2 + 3 * channels;
+  }
+
+  int mask = 0;
+  void* context = nullptr;
+  nccl_abi::Descriptor7 collective{}, channel{};
+};
+
+void NcclCollective(benchmark::State& state) {
+  BenchCommunicator communicator("time");
+  int64_t calls = 0;
+  for (auto _ : state) calls += communicator.Play(static_cast<uint8_t>(state.range(0)));
+  state.SetItemsProcessed(calls);
+}
+BENCHMARK(NcclCollective)->Arg(1)->Arg(8)->Arg(32);
+
+// A call that is not wanted: at the level `off`, NCCL makes none of these but one for each group.
+void NcclUnwantedEvent(benchmark::State& state) {
+  BenchCommunicator communicator("time");
+  nccl_abi::Descriptor7 descriptor{};
+  descriptor.type = nccl_abi::kGroup;
+  for (auto _ : state) {
+    void* handle = nullptr;
+    ncclProfiler_v7.start(communicator.context, &handle, &descriptor);
+    benchmark::DoNotOptimize(handle);
+  }
+}
+BENCHMARK(NcclUnwantedEvent);
+
+// The longest calls: a clock before and after each collective of 8 channels, whose own cost is in it.
+void NcclCollectiveQuantiles(benchmark::State& state) {
+  BenchCommunicator communicator("time");
+  std::vector<double> times;
+  times.reserve(1 << 20);
+  for (auto _ : state) {
+    timespec begin{}, end{};
+    ::clock_gettime(CLOCK_MONOTONIC, &begin);
+    communicator.Play(8);
+    ::clock_gettime(CLOCK_MONOTONIC, &end);
+    if (times.size() < times.capacity())
+      times.push_back(static_cast<double>(end.tv_sec - begin.tv_sec) * 1e9 +
+                      static_cast<double>(end.tv_nsec - begin.tv_nsec));
+  }
+  std::sort(times.begin(), times.end());
+  const auto at = [&](double share) {
+    return times[static_cast<size_t>(share * static_cast<double>(times.size() - 1))];
+  };
+  state.counters["p50_ns"] = at(0.5);
+  state.counters["p999_ns"] = at(0.999);
+}
+BENCHMARK(NcclCollectiveQuantiles);
+
+// What most of it is: one reading of the clock.
+void BootClockReading(benchmark::State& state) {
+  for (auto _ : state) {
+    timespec now{};
+    ::clock_gettime(CLOCK_BOOTTIME, &now);
+    benchmark::DoNotOptimize(now);
+  }
+}
+BENCHMARK(BootClockReading);
+
+}  // namespace
+}  // namespace gpulens::nccl_plugin
