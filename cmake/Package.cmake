@@ -45,7 +45,7 @@ install(FILES ${made}/completions/_gpulens DESTINATION ${CMAKE_INSTALL_DATADIR}/
 install(DIRECTORY ${made}/doc/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents EXCLUDE_FROM_ALL)
 install(FILES ${made}/changelog.gz DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT debian EXCLUDE_FROM_ALL)
 install(FILES deploy/gpulens.yaml DESTINATION /etc/gpulens COMPONENT machine EXCLUDE_FROM_ALL)
-install(FILES deploy/gpulens.service deploy/gpulens-proxy.service DESTINATION lib/systemd/system COMPONENT unit EXCLUDE_FROM_ALL)
+install(FILES deploy/gpulens.service deploy/gpulens-probes.service deploy/gpulens-proxy.service DESTINATION lib/systemd/system COMPONENT unit EXCLUDE_FROM_ALL)
 install(DIRECTORY ${made}/licenses DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT licenses EXCLUDE_FROM_ALL)
 install(FILES ${made}/copyright-dev DESTINATION ${CMAKE_INSTALL_DOCDIR}-dev RENAME copyright COMPONENT sdk_documents EXCLUDE_FROM_ALL)
 install(FILES ${made}/changelog.gz DESTINATION ${CMAKE_INSTALL_DOCDIR}-dev COMPONENT sdk_debian EXCLUDE_FROM_ALL)

@@ -42,6 +42,7 @@ add_gpulens_library(cli_why DIR src/cli/why DEPS gpulens_why gpulens_cli_node gp
 add_gpulens_library(cli_recorder DIR src/cli/recorder DEPS gpulens_sources_torch_recorder gpulens_cli_help gpulens_wire_json PRIVATE_DEPS CLI11::CLI11)
 add_gpulens_library(cli_queue DIR src/cli/queue DEPS gpulens_agent_run gpulens_delivery gpulens_wire_json gpulens_cli_help
   PRIVATE_DEPS CLI11::CLI11)
+add_gpulens_library(cli_probe DIR src/cli/probe DEPS gpulens_agent_run gpulens_collectors_probes gpulens_cli_help gpulens_wire_json PRIVATE_DEPS CLI11::CLI11)
 add_gpulens_library(cli_proxy DIR src/cli/proxy DEPS gpulens_proxy gpulens_sdk_inference gpulens_agent_run gpulens_config gpulens_cli_help PRIVATE_DEPS CLI11::CLI11)
 # What is linked, with the packages that are here now: each run of CMake looks again.
 set(library_rows ${CMAKE_BINARY_DIR}/generated/cli/version/library_rows.inc)
@@ -60,7 +61,7 @@ add_gpulens_library(cli_version DIR src/cli/version DEPS gpulens_cli_common PRIV
 target_include_directories(gpulens_cli_version PRIVATE ${CMAKE_BINARY_DIR}/generated)
 add_gpulens_library(cli DEPS gpulens_cli_version gpulens_cli_collect gpulens_cli_top gpulens_cli_events gpulens_cli_bench
   gpulens_cli_check gpulens_cli_engines gpulens_cli_slurm gpulens_cli_exp gpulens_cli_telemetry gpulens_cli_cost gpulens_sdk_experiment gpulens_sources_nvml_capture
-  gpulens_cli_common gpulens_cli_compare gpulens_cli_migrate gpulens_cli_proxy gpulens_cli_queue gpulens_cli_recorder gpulens_cli_trace gpulens_cli_why gpulens_agent_mcp gpulens_cli_help PRIVATE_DEPS gpulens_sdk_energy
+  gpulens_cli_common gpulens_cli_compare gpulens_cli_migrate gpulens_cli_probe gpulens_cli_proxy gpulens_cli_queue gpulens_cli_recorder gpulens_cli_trace gpulens_cli_why gpulens_agent_mcp gpulens_cli_help PRIVATE_DEPS gpulens_sdk_energy
   gpulens_sources_nvml_reader gpulens_sources_nvml_simulated gpulens_sources_amdsmi_reader gpulens_sources_amdsmi_simulated
   CLI11::CLI11)
 target_sources(gpulens_cli PRIVATE ${gpulens_elsewhere})

@@ -66,6 +66,7 @@ TABLE = {
     "rights": "probes: {enabled: true}\npriorityClass: {create: true}\nnvidia: {hostDriver: {enabled: true}, nodeLabels: []}\nhealthChecks: {enabled: true}\n"
               "monitoring: {slurmEnabled: true, hostNetwork: true, hostFilesystems: true, kubeletStats: true, kubeletInsecureTls: true,"
               " hostPaths: {programs: /run/gpulens, slurmJobMapping: /var/run/jobs}, config: {collectors: {host: {per_cpu: true}}}}\n" + PUSH,
+    "eBPF probes": "xpuPerf: {enabled: true, probes: [cuda], targets: {cgroups: [/kubepods.slice]}}\n" + PUSH,
     "gateway alone": "monitoring: {enabled: false}\notelCollector: {enabled: true, replicas: 3, clusterMetrics: true, remoteWriteUrl: 'http://vm/api/v1/write',"
                      " persistence: {enabled: false}}\n",
     "gateway with TLS": "otelCollector: {enabled: true, replicas: 2, tokenSecret: token, tlsSecret: tls}\n"

@@ -367,7 +367,9 @@ class Refusals(unittest.TestCase):
         "monitors: {podMonitor: true}\nmonitoring: {sink: stdout}": "set listener.enabled: true",
         "monitors: {podMonitor: true, serviceMonitor: true}\n" + SCRAPED: "read every agent twice",
         "nccl: {enabled: true}\n" + PUSH: "gpulens has no NCCL probe yet",
-        "xpuPerf: {enabled: true}\n" + PUSH: "gpulens has no eBPF probes yet",
+        "podSecurity: restricted\nxpuPerf: {enabled: true}\n" + PUSH: "takes a container with CAP_BPF",
+        "xpuPerf: {enabled: true}\nmonitoring: {hostPID: false}\n" + PUSH: "set monitoring.hostPID: true",
+        "xpuPerf: {enabled: true, probes: [cuda]}\n" + PUSH: "set xpuPerf.targets",
         "collectors: {gaudi: true}\n" + PUSH: "needs gaudi.image",
         "collectors: {vllm: true, nim: true}\n" + PUSH: "the same page",
         "collectors: {nvidia: false, vllm: true}\n" + PUSH: "are read by agents",
@@ -550,6 +552,42 @@ class Scaler(unittest.TestCase):
         self.assertEqual(config["discovery"]["kubernetes"]["namespaces"], ["ml", "search"])
         self.assertEqual(config["sinks"]["keda"], {"listen": [":9099"], "insecure": True})
         self.assertFalse(agent_config(TABLE["scaler with TLS"], name="gl-scaler")["sinks"]["keda"]["insecure"])
+
+
+class ProbeHost(unittest.TestCase):
+    """The container that attaches probes: off by default, two or three rights, never privileged."""
+
+    def container(self, values, *sets):
+        daemon_set = one_of(render(values, *sets), "DaemonSet", "gl-nvidia")
+        pod = daemon_set["spec"]["template"]["spec"]
+        return pod, next((one for one in pod["containers"] if one["name"] == "probe-host"), None)
+
+    def test_off_by_default(self):
+        pod, container = self.container(PUSH)
+        self.assertIsNone(container)
+        for one in pod["containers"]:
+            self.assertNotIn("add", one["securityContext"].get("capabilities", {}))
+
+    def test_the_rights_of_its_container_and_of_no_other(self):
+        pod, container = self.container(TABLE["eBPF probes"])
+        self.assertTrue(pod["hostPID"])
+        security = container["securityContext"]
+        self.assertEqual(security["capabilities"], {"drop": ["ALL"], "add": ["BPF", "PERFMON", "SYS_PTRACE"]})
+        self.assertFalse(security["privileged"] or security["allowPrivilegeEscalation"])
+        self.assertTrue(security["readOnlyRootFilesystem"])
+        agent = next(one for one in pod["containers"] if one["name"] == "gpulens")
+        self.assertNotIn("add", agent["securityContext"]["capabilities"])
+        shared = {mount["mountPath"] for mount in container["volumeMounts"]} & {mount["mountPath"] for mount in agent["volumeMounts"]}
+        self.assertEqual(shared, {"/etc/gpulens", "/run/gpulens"}, "the socket and the configuration are the same")
+
+    def test_without_rights_over_other_containers(self):
+        _, container = self.container("xpuPerf: {enabled: true, otherContainers: false}\n" + PUSH)
+        self.assertEqual(container["securityContext"]["capabilities"]["add"], ["BPF", "PERFMON"])
+
+    def test_the_agent_reads_its_counts(self):
+        config = agent_config(TABLE["eBPF probes"])
+        self.assertEqual(config["collectors"]["probes"], {"enabled": True, "probes": ["cuda"], "targets": {"cgroups": ["/kubepods.slice"]}})
+        self.assertNotIn("probes", agent_config(PUSH)["collectors"])
 
 
 class Proxy(unittest.TestCase):

@@ -13,7 +13,7 @@ import yaml
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 from agent import BINARY, ROOT  # noqa: E402
 
-UNIT, PROXY = ROOT / "deploy/gpulens.service", ROOT / "deploy/gpulens-proxy.service"
+UNIT, PROXY, PROBES = (ROOT / "deploy" / f"{name}.service" for name in ("gpulens", "gpulens-proxy", "gpulens-probes"))
 # systemd's measure of what a unit could do to the machine, of 10.
 MOST_EXPOSURE = 2.0
 
@@ -53,10 +53,12 @@ class Units(unittest.TestCase):
         self.assertEqual(float(stated[1]), exposure(UNIT))
         stated = re.search(r"of the proxy ([0-9.]+)", (ROOT / "docs/install.md").read_text())
         self.assertEqual(float(stated[1]), exposure(PROXY))
+        stated = re.search(r"an exposure of ([0-9.]+)", (ROOT / "docs/probes.md").read_text())
+        self.assertEqual(float(stated[1]), exposure(PROBES))
 
     def test_systemd_understands_every_line(self):
         needs("systemd-analyze", "--man")
-        for name in ("gpulens.service", "gpulens.socket", "gpulens-proxy.service"):
+        for name in ("gpulens.service", "gpulens.socket", "gpulens-proxy.service", "gpulens-probes.service"):
             text = (ROOT / "deploy" / name).read_text()
             (self.folder / name).write_text(text.replace("/usr/bin/gpulens", "/bin/true"))
         done = run("systemd-analyze", "verify", "--man=no", *(str(path) for path in sorted(self.folder.iterdir())))

@@ -191,7 +191,7 @@ class Packages(unittest.TestCase):
             place = re.search(r"ExecStart=(\S+)", unit)[1]
             self.assertEqual(place, "/usr/local/bin/gpulens" if pattern.endswith(".tar.gz") else "/usr/bin/gpulens")
             self.assertEqual((root / "etc/gpulens/gpulens.yaml").exists(), not pattern.endswith(".tar.gz"))
-            for name in ("systemd/system/gpulens.socket", "systemd/system/gpulens-proxy.service", "sysusers.d/gpulens.conf", "tmpfiles.d/gpulens.conf"):
+            for name in ("systemd/system/gpulens.socket", "systemd/system/gpulens-probes.service", "systemd/system/gpulens-proxy.service", "sysusers.d/gpulens.conf", "tmpfiles.d/gpulens.conf"):
                 self.assertTrue((prefix / "lib" / name).is_file(), f"{pattern}: {name}")
 
     def test_every_program_starts_and_needs_an_old_glibc(self):

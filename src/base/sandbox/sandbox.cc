@@ -389,6 +389,10 @@ class Filter {
   void Refuse(const char* call, Conditions... conditions) {
     Rule(refuse_, call, conditions...);
   }
+  template <typename... Conditions>
+  void Fail(int error, const char* call, Conditions... conditions) {
+    Rule(FailCall(error), call, conditions...);
+  }
   template <size_t kCount>
   void AllowAll(const char* const (&calls)[kCount]) {
     for (const char* call : calls) Allow(call);
@@ -443,6 +447,7 @@ constexpr uint64_t kSetId = 06000;                          // bits of a file's 
 constexpr uint64_t kTypeMask = 0xf;                         // of a socket's type, without flags
 constexpr uint64_t kWriteAndExecute = 6;                    // PROT_WRITE | PROT_EXEC
 constexpr uint64_t kExecuteMemory = 4;                      // PROT_EXEC
+constexpr uint64_t kNextTypes = 23;                         // BPF_BTF_GET_NEXT_ID
 constexpr uint64_t kPushInput = 0x5412, kConsole = 0x541C;  // TIOCSTI, TIOCLINUX
 
 // Memory that is written is not executed, and nothing becomes executable later.
@@ -523,7 +528,12 @@ SandboxLayer LimitCalls(const Result<SeccompLibrary>& library, SandboxMode mode,
     case CallFilter::kAgent: AllowAgent(filter); break;
     case CallFilter::kParser: AllowParser(filter); break;
     case CallFilter::kReader: RefuseReader(filter, true); break;
-    case CallFilter::kProbes: RefuseReader(filter, false); break;
+    case CallFilter::kProbes:
+      RefuseReader(filter, false);
+      // Types of kernel modules may be listed with CAP_SYS_ADMIN alone, without which libbpf 1.1 gives up on
+      // a program that could have needed them; so there are none.
+      filter.Fail(ENOENT, "bpf", Equals(0, kNextTypes));
+      break;
     case CallFilter::kProgram: RefuseNetwork(filter); [[fallthrough]];
     case CallFilter::kLauncher:
     case CallFilter::kNetworkProgram: RefuseEscapes(filter, true); break;

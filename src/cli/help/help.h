@@ -65,6 +65,8 @@ void AddLog(CLI::App& app, int& code);
 void AddMcp(CLI::App& app, int& code);
 void AddMetrics(CLI::App& app, int& code);
 void AddMigrate(CLI::App& app, int& code);
+void AddProbe(CLI::App& app, int& code);
+void AddProbeHost(CLI::App& app, int& code);
 void AddProxy(CLI::App& app, int& code);
 void AddQueue(CLI::App& app, int& code);
 void AddWhy(CLI::App& app, int& code);

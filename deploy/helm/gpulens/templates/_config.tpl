@@ -122,6 +122,9 @@ collectors:
   kubelet_stats: {enabled: false}
   {{- end }}
   k8s_cluster: {enabled: false}
+  {{- if $v.xpuPerf.enabled }}
+  probes: {enabled: true, probes: {{ toJson $v.xpuPerf.probes }}{{ with $v.xpuPerf.targets }}, targets: {{ toJson . }}{{ end }}}
+  {{- end }}
   {{- if $m.slurmEnabled }}
   slurm: {enabled: true{{ if $m.hostPaths.slurm }}, programs: /slurm/programs{{ end }}}
   {{- else }}

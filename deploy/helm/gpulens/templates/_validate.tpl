@@ -3,7 +3,12 @@
 {{- $v := .Values -}}
 {{- $vendors := include "gpulens.vendors" . -}}
 {{- if $v.nccl.enabled }}{{ fail "nccl.enabled: gpulens has no NCCL probe yet; set it to false" }}{{ end -}}
-{{- if $v.xpuPerf.enabled }}{{ fail "xpuPerf.enabled: gpulens has no eBPF probes yet; set it to false. probes.enabled reads the kernel log" }}{{ end -}}
+{{- if $v.xpuPerf.enabled -}}
+{{- if ne $v.podSecurity "privileged" }}{{ fail "podSecurity: restricted: xpuPerf.enabled takes a container with CAP_BPF and CAP_PERFMON; set podSecurity: privileged" }}{{ end -}}
+{{- if not $v.monitoring.hostPID }}{{ fail "xpuPerf.enabled: probes follow processes of the node by their numbers there; set monitoring.hostPID: true" }}{{ end -}}
+{{- if not $vendors }}{{ fail "xpuPerf.enabled needs a vendor: the container is one of its agents' pods" }}{{ end -}}
+{{- if and $v.xpuPerf.probes (not $v.xpuPerf.targets) }}{{ fail "xpuPerf.probes: set xpuPerf.targets, the processes to which they are attached" }}{{ end -}}
+{{- end -}}
 {{- if not (or $vendors $v.otelCollector.enabled $v.scaler.enabled $v.proxy.enabled) }}{{ fail "nothing would be installed: set collectors.nvidia, .amd or .gaudi with monitoring.enabled, otelCollector.enabled, scaler.enabled or proxy.enabled" }}{{ end -}}
 {{- $engines := or $v.collectors.vllm $v.collectors.triton $v.collectors.sglang $v.collectors.tgi $v.collectors.nim -}}
 {{- if and $engines (not $vendors) }}{{ fail "collectors.vllm, .triton, .sglang, .tgi and .nim are read by agents: set collectors.nvidia, .amd or .gaudi, too, with monitoring.enabled. A gateway reads pages by otelCollector.config.targets" }}{{ end -}}

@@ -19,7 +19,7 @@ namespace gpulens::probes {
 //   no_btf          the kernel has no description of its types
 //   no_uprobes      the kernel is built without them
 //   lockdown        the kernel is locked down for confidentiality
-//   not_built       this program has no BPF object for this processor
+//   refused         something else, in the sentence
 struct Ability {
   std::string mechanism;  // session, multi, pmu; empty: none works
   std::string reason, sentence;
@@ -84,6 +84,8 @@ class ProbeBackend {
   };
   // Reads the counts, and lets the governor decide; four times a second while anything is attached.
   virtual void Tick(Instant now, Round& out) = 0;
+  // When Tick should be called next: 250 ms, or less where something ends before.
+  virtual Duration wait() const { return std::chrono::milliseconds(250); }
 };
 
 }  // namespace gpulens::probes

@@ -5,6 +5,7 @@
 // thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -58,6 +59,8 @@ class ProbeHost {
   bool attached() const noexcept { return !targets_.empty(); }
   // Whether Tick has to run each kTick.
   bool busy() const noexcept { return attached() || (options_.probes != 0 && agent_seen_ns_ != 0); }
+  // Until the next Tick, while busy().
+  Duration wait() const { return std::min(kTick, backend_.wait()); }
   const Ability& ability() const noexcept { return ability_; }
   // Notes since `number`, for the process's own log.
   std::vector<ProbeNote> NotesSince(uint64_t number) const;

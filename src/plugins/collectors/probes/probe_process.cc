@@ -44,7 +44,7 @@ constexpr int64_t kWriteNs = 5'000'000'000;   // of a client that does not read
 constexpr int64_t kListNs = 500'000'000;      // between two lists of who is not privileged
 constexpr int64_t kSilentNs = 3'000'000'000;  // of the working process
 constexpr int64_t kStartNs = 20'000'000'000;  // until it is expected to answer: it tries and measures first
-constexpr int kIdleMs = 1000, kBusyMs = 250;
+constexpr int kIdleMs = 1000;
 
 int64_t BootNs() { return RealClock().Now().boot_ns; }
 
@@ -124,7 +124,7 @@ class Server {
       const Instant now = RealClock().Now();
       if (now.boot_ns >= next_tick_ns) {
         host_->Tick(now);
-        next_tick_ns = RealClock().Now().boot_ns + kBusyMs * int64_t{1'000'000};
+        next_tick_ns = RealClock().Now().boot_ns + host_->wait().count();
       }
       LogNotes();
     }
