@@ -810,6 +810,13 @@ bool Diagnosis::wants_links(uint64_t communicator) const noexcept {
 }
 
 void Diagnosis::ForEachRank(const std::function<void(const RankState&)>& visit) const {
+  // Those that are late because they wait for another one are not named.
+  std::set<std::tuple<std::string_view, int64_t, std::string_view>> named;
+  for (const Fault& fault : state_->faults) {
+    if (fault.kind != FaultKind::kSlowRank) continue;
+    for (const Culprit& culprit : fault.culprits)
+      named.emplace(culprit.process.host, culprit.process.pid, culprit.process.gpu);
+  }
   for (const auto& communicator : state_->communicators) {
     if (!communicator) continue;
     const auto states = communicator->lateness.members();
@@ -823,7 +830,8 @@ void Diagnosis::ForEachRank(const std::function<void(const RankState&)>& visit) 
       constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
       rank.lateness_s = states[i].measured ? states[i].lateness_ns / 1e9 : kUnknown;
       rank.lost_time_s = communicator->joined_ns != 0 ? states[i].lost_ns / 1e9 : kUnknown;
-      rank.slow = states[i].slow();
+      rank.slow =
+          states[i].slow() && named.contains({rank.process->host, rank.process->pid, rank.process->gpu});
       visit(rank);
     }
   }

@@ -171,6 +171,9 @@ TEST(Worlds, BlamesTheRankForWhichAGroupWaits) {
   EXPECT_EQ(fault->culprits.at(0).process.gpu, "GPU-1-5");
   EXPECT_EQ(fault->communicator_name, "group");
   EXPECT_EQ(fault->communicators, 2u);
+  run.diagnosis->ForEachRank([&](const RankState& rank) {
+    EXPECT_EQ(rank.slow, rank.process->gpu == "GPU-1-5") << rank.process->gpu;
+  });
   EXPECT_EQ(fault->affected_ranks, 64u);
   EXPECT_EQ(run.Raised(FaultKind::kSlowRank), 1u);
 }

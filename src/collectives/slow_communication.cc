@@ -20,7 +20,7 @@ constexpr uint32_t kAdoptAfter = 6000;
 // Less costs nothing worth a report, and short collectives vary by as much: a thousandth of the interval.
 constexpr double kLeastLongerNs = 20'000, kLeastLongerShare = 0.001;
 constexpr size_t kMostGroups = 64;
-// Without the latest rank the shortest duration has a wait in it; the median of five absorbs a few.
+// Without the latest rank the shortest duration has a wait in it: the least of five absorbs four of them.
 constexpr double kMostlyPresent = 0.9;
 constexpr double kSlowLink = 3;
 
@@ -40,10 +40,11 @@ void DurationBaseline::Learn() noexcept {
   scale_ = 1.4826 * MedianOf(values);
 }
 
-void DurationBaseline::Add(double shortest_ns, double least_longer_ns) noexcept {
+void DurationBaseline::Add(double shortest_ns, bool complete, double least_longer_ns) noexcept {
+  complete_[recent_count_ % kRecent] = complete;
   recent_[recent_count_++ % kRecent] = static_cast<float>(shortest_ns);
   if (recent_count_ < kRecent) return;
-  const double level = std::log(std::max(MedianOfFew(recent_, kRecent), 1.0));
+  const double level = std::log(std::max(latest_ns(), 1.0));
   if (past_count_ < kLearn) {
     past_[past_count_++] = static_cast<float>(level);
     if (past_count_ == kLearn) Learn();
@@ -77,7 +78,10 @@ double DurationBaseline::usual_ns() const noexcept {
 }
 
 double DurationBaseline::latest_ns() const noexcept {
-  return recent_count_ < kRecent ? std::numeric_limits<double>::quiet_NaN() : MedianOfFew(recent_, kRecent);
+  if (recent_count_ < kRecent) return std::numeric_limits<double>::quiet_NaN();
+  if (!std::ranges::all_of(complete_, [](bool complete) { return complete; }))
+    return *std::ranges::min_element(recent_);
+  return MedianOfFew(recent_, kRecent);
 }
 
 void LinkDelays::Add(int32_t rank, const LinkDelay& delay) {
@@ -132,7 +136,8 @@ bool SlowCommunication::Add(const CompleteCollective& done) {
   Group& group = *at;
   if (done.joined.interval_ns > 0) group.interval_ns = done.joined.interval_ns;
   const bool before = group.baseline.slow();
-  group.baseline.Add(done.shortest_ns, std::max(kLeastLongerNs, kLeastLongerShare * group.interval_ns));
+  group.baseline.Add(done.shortest_ns, done.joined.present >= done.expected,
+                     std::max(kLeastLongerNs, kLeastLongerShare * group.interval_ns));
   return group.baseline.slow() != before;
 }
 

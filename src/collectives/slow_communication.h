@@ -18,10 +18,12 @@ namespace gpulens::collectives {
 class DurationBaseline {
  public:
   // It is not slow unless it takes `least_longer_ns` longer than usual.
-  void Add(double shortest_ns, double least_longer_ns) noexcept;
+  // `complete`: no rank is missing. The shortest of the others may have a wait in it.
+  void Add(double shortest_ns, bool complete, double least_longer_ns) noexcept;
   bool slow() const noexcept { return slow_; }
-  double usual_ns() const noexcept;             // NaN: not known yet
-  double latest_ns() const noexcept;            // median of the last five
+  double usual_ns() const noexcept;  // NaN: not known yet
+  // Median of the last five; the least of them where one was not complete. NaN: fewer came.
+  double latest_ns() const noexcept;
   double sum() const noexcept { return sum_; }  // of the logarithms above what is allowed
 
  private:
@@ -30,6 +32,7 @@ class DurationBaseline {
   void Learn() noexcept;
 
   std::array<float, kRecent> recent_{};
+  std::array<bool, kRecent> complete_{};
   std::array<float, kPast> past_{};  // logarithms of medians
   size_t recent_count_ = 0, past_count_ = 0;
   double usual_ = 0, scale_ = 0;  // of the logarithm
