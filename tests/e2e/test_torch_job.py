@@ -3,7 +3,7 @@ gloo, processes on 127.0.0.1. The jobs are tests/inject/torch_*.py."""
 import json
 import os
 import pathlib
-import re
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +14,8 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "inject"))
 import pages as job_pages  # noqa: E402
+
+from agent import BINARY, Agent, processes_below, value, wait_until  # noqa: E402
 
 BUILD = pathlib.Path(os.environ.get("GPULENS_BUILD", ROOT / "build" / "release"))
 HOOK = ROOT / "python" / "gpulens" / "torch_hook"
@@ -43,8 +45,8 @@ def free_port():
         return listener.getsockname()[1]
 
 
-def start(job, *options, ranks=1, environment=None):
-    """Starts the ranks of a job."""
+def start(job, *options, ranks=1, environment=None, by=()):
+    """Starts the ranks of a job, by a program that starts it."""
     processes = []
     port = free_port()
     for rank in range(ranks):
@@ -53,7 +55,7 @@ def start(job, *options, ranks=1, environment=None):
             own.update(RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
                        GLOO_SOCKET_IFNAME="lo")
         processes.append(
-            subprocess.Popen([PYTHON, str(JOBS / job), *map(str, options)], env=own, text=True, stdout=subprocess.PIPE,
+            subprocess.Popen([*by, PYTHON, str(JOBS / job), *map(str, options)], env=own, text=True, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE)
         )
     return processes
@@ -235,6 +237,82 @@ print(type(steps).__name__, torch.optim.Adam.step.__name__)
             if seen >= rank:
                 return 2 ** (6 + (at + 1) / 4) / 1e9
         return float("inf")
+
+
+@unittest.skipIf(PYTHON is None, WHY_NOT)
+class WholeWay(unittest.TestCase):
+    """From the job to the agent's events and series: nothing but `gpulens run --probes=torch`."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.socket = pathlib.Path(folder.name) / "job.sock"
+
+    def agent(self):
+        return Agent(
+            config=f"interval: 250ms\njobs: {{socket: '{self.socket}', folders: []}}\n"
+            "collectors: {nccl: {pages: true, collectives: {hang_after: 5s}}, probes: {}}\n"
+        )
+
+    def job(self, *options, ranks):
+        """Starts each rank by `gpulens run`; they end with the test."""
+        run = [str(BINARY), "run", "--probes=torch", "--"]
+        wait_until(self.socket.exists, what="the agent's socket")
+        processes = start("torch_training.py", *options, ranks=ranks, environment={"GPULENS_JOB_SOCKET": str(self.socket)}, by=run)
+        for process in processes:
+            self.addCleanup(self.end, process)
+        return processes
+
+    @staticmethod
+    def end(process):
+        """Ends what `gpulens run` has started, also what is stopped."""
+        for child in [*processes_below(process.pid), process.pid]:
+            try:
+                os.kill(child, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        process.communicate()
+
+    @staticmethod
+    def events(agent, name):
+        return [event for event in json.loads(agent.get("/api/events").text)["events"] if event["name"] == name]
+
+    def test_a_rank_that_is_slowed_is_named(self):
+        with self.agent() as agent:
+            self.job("--steps", 4000, "--step-ms", 10, "--slow-rank", 2, "--slow-ms", 30, ranks=4)
+            wait_until(lambda: value(agent.page(), "gpulens_nccl_sources", nccl_source="page"), 60, "the pages")
+            began = time.monotonic()
+            (event, *_) = wait_until(lambda: self.events(agent, "nccl.straggler"), 60, "the slow rank")
+            print(f"\nslow rank named after {time.monotonic() - began:.1f} s: {event['body']}")
+            self.assertEqual(str(event["attributes"]["nccl.rank"]), "2", event)
+            self.assertEqual(event["attributes"]["nccl.scope"], "rank")
+            for rank in range(4):
+                flag = value(agent.page(), "nccl_rank_straggler", nccl_rank=str(rank))
+                self.assertEqual(flag, 1 if rank == 2 else 0, f"rank {rank}")
+
+    def test_a_rank_that_is_stopped_is_named(self):
+        with self.agent() as agent:
+            self.job("--steps", 4000, "--step-ms", 10, "--stop-rank", 1, "--stop-at", 100, ranks=4)
+            (event, *_) = wait_until(lambda: self.events(agent, "nccl.hang"), 90, "the hang")
+            print(f"\nstopped rank: {event['body']}")
+            self.assertEqual(str(event["attributes"]["nccl.rank"]), "1", event)
+            self.assertIn(event["attributes"]["nccl.hang.kind"], ("process", "not_arrived"))
+
+    def test_waits_for_data_are_a_histogram_and_checkpoints_are_not_in_it(self):
+        with self.agent() as agent:
+            self.job("--steps", 4000, "--load-ms", 50, "--step-ms", 1, "--workers", 1, "--checkpoint-every", 5, ranks=1)
+            wait_until(lambda: (self.waits(agent) or (0, 0))[0] >= 40, 60, "the waits")
+            count, total = self.waits(agent)
+            self.assertLess(abs(total / count - 0.05), 0.012)
+            median = value(agent.page(), "zernel_dataloader_wait_seconds", quantile="0.5")
+            self.assertLess(abs(median - 0.05), 0.01)
+
+    @staticmethod
+    def waits(agent):
+        page = agent.page()
+        count = value(page, "dataloader_wait_duration_seconds_count", dataloader_source="sdk")
+        total = value(page, "dataloader_wait_duration_seconds_sum", dataloader_source="sdk")
+        return None if count is None else (count, total)
 
 
 if __name__ == "__main__":
