@@ -287,8 +287,8 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 
 // How a page reaches the agent: the writer makes a memory file of sizeof(Page) with holes, seals it against
 // shrinking and growing, connects to this SEQPACKET socket without waiting and sends Hello with the
-// descriptor. The connection stays open for the life of the process; its end tells the agent that the process
-// ended.
+// descriptor. The connection stays open for the life of the process; by its end the agent knows that the
+// process ended.
 inline constexpr char kSocketVariable[] = "GPULENS_JOB_SOCKET";
 inline constexpr char kDefaultSocket[] = "/run/gpulens/job.sock";
 // Where no agent listens: a file gpulens-job-<uid>-<pid>-<writer> of mode 0600 in this folder, locked by

@@ -4,7 +4,7 @@
 //
 //     constinit OwnPage own;                        // of static storage, one a library
 //     if (!SwitchedOff()) own.Open({Writer::kNcclPlugin, "0.1.0", Level::kTime});
-//     if (Page* page = own.page()) …                // in every event anew: null after fork, and where it
+//     if (Page* page = own.page()) …                // in every event again: null after fork, and where it
 //     failed
 //
 // Open makes system calls and belongs in the initialisation of a library. Everything else may be called from
@@ -437,7 +437,7 @@ inline void CloseCommunicator(Page& page, CommunicatorSlot place) noexcept {
     at.closed.store(1, std::memory_order_release);
 }
 
-// What a record says; see Record.
+// The contents of a Record.
 struct RecordValues {
   CommunicatorSlot place;
   Function function = Function::kOther;
@@ -496,7 +496,8 @@ inline void WriteRecord(Page& page, const RecordValues& values) noexcept {
                       values.start_ns,
                       values.end_ns,
                       values.ended_boot_ns};
-  // Whole words by atomic stores, since the reader may read at the same time; it judges by the ticket.
+  // Whole words by atomic stores, since the reader may read at the same time; whether it got a whole record
+  // it knows by the ticket.
   uint64_t words[sizeof(Fields) / 8];
   ::memcpy(words, &fields, sizeof fields);
   auto* to = reinterpret_cast<uint64_t*>(&record.communicator);

@@ -1,5 +1,5 @@
-// A profiler plugin that writes each call into a buffer, with its own handles by number: what it is told must
-// not depend on whether another plugin stands before it. Versions 1, 4 and 7.
+// A profiler plugin that writes each call into a buffer, with its own handles by number: what it gets must
+// not depend on whether another plugin is before it. Versions 1, 4 and 7.
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

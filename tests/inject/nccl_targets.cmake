@@ -1,6 +1,6 @@
 # The NCCL profiler plugin, loaded as NCCL loads it, and what all libraries that jobs load need and export.
 include_guard()
-# A profiler plugin that writes down what it is told: the one behind ours.
+# A profiler plugin that writes down its calls: the one behind ours.
 gpulens_job_library(nccl_event_log tests/inject/nccl_event_log.cc)
 add_dependencies(e2e_programs nccl_event_log)
 if(TARGET inject_nccl_test)

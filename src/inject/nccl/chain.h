@@ -1,6 +1,5 @@
 // Another profiler plugin behind this one (GPULENS_NCCL_CHAIN): it gets the events that it wants, with its
-// own handles, and what it does is none of our business. While one is chained, every handle that NCCL gets
-// stands for two: ours and the other's.
+// own handles. While one is chained, every handle that NCCL gets joins two: ours and the other's.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@ void* ChainedTable(int version) noexcept;
 // For tests: the next call of ChainedTable reads the environment again.
 void ForgetChain() noexcept;
 
-// What a context stands for: ours, and the other's.
+// Both contexts of a communicator: ours, and the other's.
 struct ChainedContext {
   void* own = nullptr;
   void* other = nullptr;

@@ -176,7 +176,7 @@ uint32_t WantedLevel(const Page& page) noexcept {
 uint32_t MaskOf(int version, uint32_t level) noexcept {
   using namespace nccl_abi;
   constexpr uint64_t kCounted = kCollective | kPeer;
-  // Without any event nothing would tell us of a level that is raised again.
+  // Without any event it would not be noticed that the level is raised again.
   uint64_t mask = kGroup;
   if (level == static_cast<uint32_t>(Level::kCount)) mask = kCounted;
   if (level >= static_cast<uint32_t>(Level::kTime))
@@ -185,14 +185,15 @@ uint32_t MaskOf(int version, uint32_t level) noexcept {
   return static_cast<uint32_t>(mask);
 }
 
-// The level that a mask of somebody else amounts to.
+// The level that a mask that another part of NCCL has set amounts to.
 Level LevelOf(uint64_t mask) noexcept {
   using namespace nccl_abi;
   if ((mask & (kCollective | kPeer)) == 0) return Level::kOff;
   return (mask & (kKernelChannel | kProxyOp)) != 0 ? Level::kTime : Level::kCount;
 }
 
-// Writes the mask that the level needs, unless somebody else has changed it: NCCL's RAS can, for a whole job.
+// Writes the mask that the level needs, unless it was changed elsewhere: NCCL's RAS can do so for a whole
+// job.
 void ApplyLevel(Page& page, Library& library, uint32_t level) noexcept {
   int* mask = library.mask.load(std::memory_order_relaxed);
   if (!mask) return;
@@ -317,7 +318,7 @@ void Settle(Page& page, Pin& pin) noexcept {
     Advance(page, pin->values(), &FunctionProgress::done, now);
     return FinishOperation(page, pin, now);
   }
-  // A collective tells how many kernels it has: it is waited for. Else all that began have ended.
+  // How many kernels a collective has is known: it is waited for. Else all that began have ended.
   const bool exact = expected != 0 && pin->values().function != Function::kSend &&
                      pin->values().function != Function::kReceive &&
                      pin->begun.load(std::memory_order_relaxed) != 0;
@@ -439,7 +440,7 @@ void* BeginOperation(Page& page, Context& context, const Event& event, uint32_t 
   uint64_t generation = 0;
   Operation* operation = TakeOperation(page, now, generation);
   if (!operation) return nullptr;
-  // Nobody else can pin it before it is no longer marked as finished.
+  // No other thread can pin it before it is no longer marked as finished.
   for (auto* value : {&operation->begun, &operation->ended, &operation->last_begin, &operation->last_end,
                       &operation->proxy_begin, &operation->proxy_end})
     value->store(0, std::memory_order_relaxed);
@@ -578,7 +579,7 @@ void* OpenContext(const CommunicatorInfo& info) noexcept {
   }
   ObjectSearch search{reinterpret_cast<uintptr_t>(info.caller), {}};
   if (info.caller) ::dl_iterate_phdr(VisitObject, &search);
-  // RCCL's timer counts at a rate that it does not tell.
+  // RCCL's timer counts at a rate that is not documented.
   context.timer_is_ns = ::strstr(search.name, "rccl") == nullptr;
   if (page->header.library_version[0] == '\0') DescribeLibrary(*page, info.version, search.name);
   const uint32_t level = WantedLevel(*page);

@@ -19,7 +19,7 @@ namespace gpulens::nccl_plugin {
 struct Event {
   uint64_t type = 0;  // nccl_abi::EventBit
   void* parent = nullptr;
-  // Collective and Peer, and what the API says of them (CollectiveApi, PeerApi).
+  // Collective and Peer, and what the API has of them (CollectiveApi, PeerApi).
   job_page::Function function = job_page::Function::kOther;
   job_page::Datatype datatype = job_page::Datatype::kUnknown;
   job_page::Algorithm algorithm = job_page::Algorithm::kUnknown;
@@ -28,7 +28,7 @@ struct Event {
   uint16_t channels = 0;  // how many kernels' ends follow; 0: unknown
   int32_t peer_or_root = -1;
   uint64_t sequence = 0, count = 0;
-  // Of the communicator, where init was not told (versions 1 to 3).
+  // Of the communicator, where init has no such arguments (versions 1 to 3).
   const char* communicator_name = nullptr;
   uint64_t communicator = 0;
   int32_t rank = -1;

@@ -1,5 +1,5 @@
 // What the plugin costs NCCL's threads: a collective with its kernels' channels, as version 7 reports them.
-// The page is a file that nobody reads, so that the ring wraps, which costs the same.
+// The page is a file without a reader, so that the ring wraps, which costs the same.
 #include <stdlib.h>
 #include <time.h>
 

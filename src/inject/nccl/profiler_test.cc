@@ -626,7 +626,7 @@ TEST(NcclPlugin, HostileSocketsDoNotHoldTheJob) {
       return CountOne();
     });
   };
-  // Nobody accepts: two connections fill it.
+  // Without anyone who accepts: two connections fill it.
   const int full = Listen(SOCK_SEQPACKET, folder.path() + "/full", 0);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(0, count(folder.path() + "/full"));
   const int stream = Listen(SOCK_STREAM, folder.path() + "/stream", 4);
@@ -706,7 +706,7 @@ class NcclChain : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Abi, NcclChain, ::testing::Values(1, 4, 7),
                          [](const auto& row) { return "v" + std::to_string(row.param); });
 
-TEST_P(NcclChain, ThePluginBehindIsToldTheSame) {
+TEST_P(NcclChain, ThePluginBehindGetsTheSame) {
   const std::string path = Built("libnccl_event_log.so");
   ASSERT_EQ(0, ::access(path.c_str(), R_OK)) << path;
   EXPECT_EQ(0, InChild([&] {
