@@ -6,9 +6,11 @@ add_dependencies(e2e_programs nccl_event_log)
 if(TARGET inject_nccl_test)
   add_dependencies(inject_nccl_test gpulens-nccl-profiler nccl_event_log)
 endif()
-add_test(NAME e2e_job_libraries COMMAND ${CMAKE_SOURCE_DIR}/tools/venv_python.sh -m unittest -v test_job_libraries
-         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/inject)
-set_tests_properties(e2e_job_libraries PROPERTIES LABELS e2e TIMEOUT 60 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;GPULENS_BUILD=${CMAKE_BINARY_DIR}")
+foreach(name job_libraries run_probes)
+  add_test(NAME e2e_${name} COMMAND ${CMAKE_SOURCE_DIR}/tools/venv_python.sh -m unittest -v test_${name}
+           WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/inject)
+  set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 60 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;GPULENS_BUILD=${CMAKE_BINARY_DIR}")
+endforeach()
 # The table of layouts against the debug data of official libraries, which pip fetches.
 add_test(NAME engines_nccl_layouts COMMAND ${CMAKE_SOURCE_DIR}/tools/venv_python.sh -m unittest -v test_nccl_layouts
          WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/inject)
