@@ -15,6 +15,7 @@
 #include "plugins/collectors/nccl/collectives_join.h"
 #include "plugins/collectors/nccl/diagnosis_feed.h"
 #include "plugins/collectors/nccl/rank_table.h"
+#include "plugins/collectors/nccl/ras_feed.h"
 #include "plugins/collectors/nccl/slowest_rule.h"
 #include "plugins/plugin.h"
 #include "sources/job_pages/job_pages.h"
@@ -41,6 +42,14 @@ constexpr OptionSpec kOptions[] = {
         "The l9gpu project's nccl_rank_straggler alone: an operation that takes a rank so much longer than "
         "the median of its peers",
         0.000001, 86400),
+    TextsOption(
+        "ras", {},
+        "Addresses of NCCL's RAS, such as 127.0.0.1:28028; auto: NCCL_RAS_ADDR, else that. On one host of "
+        "each job: it has the whole job"),
+    TimeOption("ras_interval", "60s",
+               "Time between two queries of RAS, which every process of the job answers; less while a rank "
+               "is behind",
+               10, 86400),
     GroupOption("collectives", "Slow and hung ranks, and where they are found.", kCollectivesOptions),
 };
 using Options = OptionsOf<kOptions>;
@@ -48,11 +57,11 @@ using Options = OptionsOf<kOptions>;
 CollectivesOptions CollectivesOf(const Options& options) { return options.Group("collectives"); }
 
 bool IsConfigured(const Options& options) {
-  return options.Bool("pages") || !options.Texts("files").empty() ||
+  return options.Bool("pages") || !options.Texts("files").empty() || !options.Texts("ras").empty() ||
          CollectivesOf(options).Text("role") == "join";
 }
 
-constexpr std::string_view kRemedy = "set collectors.nccl.pages or .files: docs/nccl.md";
+constexpr std::string_view kRemedy = "set collectors.nccl.pages, .files or .ras: docs/nccl.md";
 
 std::string HostNameOfThis() {
   char name[256] = {};
@@ -85,6 +94,14 @@ class Nccl final : public Collector {
     if (!options.Texts("files").empty())
       files_ = std::make_unique<nccl_files::InspectorFiles>(nccl_files::InspectorFiles::Options{
           .places = options.Texts("files"), .from_start = options.Text("read_from") == "start"});
+    ras_interval_ = options.Time("ras_interval");
+    for (const std::string& text : options.Texts("ras")) {
+      const auto at = RasAddress(text);
+      if (at && env.io)
+        ras_.push_back({at->ToString(),
+                        std::make_unique<nccl_ras::RasClient>(
+                            *env.io, nccl_ras::RasClient::Options{.at = *at, .query_every = ras_interval_})});
+    }
   }
 
   Status Collect(FrameWriter& out) override {
@@ -93,10 +110,13 @@ class Nccl final : public Collector {
     if (pages_) TakePages(now);
     Status status;
     if (files_) status = TakeFiles(now);
+    if (Status ras = TakeRas(now); !ras && status) status = std::move(ras);
     slowest_.Judge(now, [&](uint64_t communicator, int32_t rank, const std::string& operation, bool slowest) {
       table_.SetSlowest(communicator, rank, operation, slowest);
     });
     table_.Write(out);
+    ras_feed_.Write(out);
+    ras_feed_.Feed(feed_, now, 2 * ras_interval_);
     join_->Take(feed_.Make(now), now);
     if (collectives::Diagnosis* diagnosis = join_->diagnosis()) {
       series_.Write(*diagnosis, out);
@@ -200,6 +220,36 @@ class Nccl final : public Collector {
     });
   }
 
+  // The first of several servers that does not answer; that nothing listens is no error: there is no job.
+  Status TakeRas(Instant now) {
+    Status worst;
+    ras_servers_ = 0;
+    for (Ras& ras : ras_) {
+      nccl_ras::RasClient::Taken taken = ras.client->Take();
+      if (taken.status) ++ras_servers_;
+      else if (taken.status.code != Code::kUnavailable && worst.ok()) worst = taken.status;
+      if (!taken.report.empty()) {
+        const auto report = nccl_ras::ParseRasReport(taken.report);
+        if (report) {
+          ras_feed_.Take(*report, now);
+          lost_["ras_timeout"] += report->timeouts;
+        } else if (worst.ok()) {
+          worst = report.error();
+        }
+      }
+      for (const std::string& text : taken.events) {
+        if (const auto event = nccl_ras::ParseRasEvent(text)) {
+          RasFeed::Report(*event, now, env_.events);
+          ras.client->QuerySoon();
+        } else {
+          ++lost_["invalid_ras_event"];
+        }
+      }
+      if (ras_feed_.suspicious()) ras.client->QuerySoon();
+    }
+    return worst;
+  }
+
   void Count(FrameWriter& out, Instant now) {
     const auto records = [&](Series& series, std::string_view source, uint64_t count) {
       out.DeclareAndSet(series, kSelfNcclRecords, {}, {{"nccl.source", source}}, count);
@@ -222,6 +272,7 @@ class Nccl final : public Collector {
             age_series_, kSelfNcclFileAge, {}, {},
             std::max<double>(static_cast<double>(now.unix_ns - counts.newest_unix_ns) * 1e-9, 0));
     }
+    if (!ras_.empty()) sources(ras_series_, "ras", ras_servers_);
     for (const auto& [reason, count] : lost_)
       out.DeclareAndSet(lost_series_[reason], kSelfNcclLost, {}, {{"gpulens.reason", reason}}, count);
   }
@@ -236,6 +287,15 @@ class Nccl final : public Collector {
   DiagnosisSeries series_;
   std::unique_ptr<JobPages::Feed> pages_;
   std::unique_ptr<nccl_files::InspectorFiles> files_;
+  struct Ras {
+    std::string address;
+    std::unique_ptr<nccl_ras::RasClient> client;
+  };
+  std::vector<Ras> ras_;
+  RasFeed ras_feed_;
+  Duration ras_interval_{};
+  size_t ras_servers_ = 0;
+  Series ras_series_;
   std::map<uint64_t, Page> of_page_;
   std::map<std::string_view, uint64_t> lost_;
   uint64_t page_records_ = 0, file_records_ = 0, doubled_ = 0;
@@ -250,6 +310,7 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
     return Status{Code::kUnavailable, "nothing of NCCL is read; " + std::string(kRemedy)};
   if (options.Bool("pages") && !env.job_pages)
     return Status{Code::kUnavailable, "job pages are read by the agent alone"};
+  if (!options.Texts("ras").empty() && !env.io) return Status{Code::kUnavailable, "there is no network here"};
   ASSIGN_OR_RETURN(auto join, CollectivesJoin::Open(CollectivesOf(options), env));
   return std::unique_ptr<Collector>(std::make_unique<Nccl>(options, std::move(join), env));
 }
@@ -280,7 +341,14 @@ std::vector<Finding> Probe(const Config& config, Env&) {
 }
 
 void Check(const Config& config, ConfigFaults& faults) {
-  CheckCollectives(CollectivesOf(Options(config)), faults);
+  const Options options(config);
+  CheckCollectives(CollectivesOf(options), faults);
+  for (const std::string& text : options.Texts("ras")) {
+    const auto at = RasAddress(text);
+    if (!at) options.Refuse("ras", faults, at.error());
+    else if (at->port == 0 || at->any_family)
+      options.Refuse("ras", faults, "ras: " + text + " is no HOST:PORT");
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "catalog/nccl.h"
 #include "plugins/collectors/nccl/rank_table.h"
+#include "plugins/collectors/nccl/ras_feed.h"
 #include "plugins/collectors/nccl/slowest_rule.h"
 
 namespace gpulens {
@@ -180,6 +181,68 @@ TEST_F(RankTableTest, MoreCommunicatorsShareOneSeries) {
   table_.TakeRecord(Took(9, 0, 1, 2000), now_);
   Write();
   EXPECT_EQ(Value(kNcclCollectives, {"nccl.communicator=0x9", "nccl.stage=done"}), 1);
+}
+
+nccl_ras::RasReport Called(uint64_t first, uint64_t second) {
+  nccl_ras::RasReport report;
+  nccl_ras::RasCommunicator& communicator = report.communicators.emplace_back();
+  communicator.hash = 0xAB;
+  communicator.size = 3;
+  for (const uint64_t count : {first, second}) {
+    nccl_ras::RasRank& rank = communicator.ranks.emplace_back();
+    rank.rank = count == first && communicator.ranks.size() == 1 ? 0 : 1;
+    rank.host = "node";
+    rank.has_counts = true;
+    rank.counts[static_cast<size_t>(Function::kAllReduce)] = count;
+  }
+  return report;
+}
+
+TEST(RasFeed, ARankThatHasCalledMoreWaits) {
+  RasFeed ras;
+  Instant now{1'000'000'000, 0};
+  ras.Take(Called(5, 5), now);
+  EXPECT_FALSE(ras.suspicious());
+  now = now + std::chrono::seconds(60);
+  ras.Take(Called(9, 8), now);
+  EXPECT_TRUE(ras.suspicious());
+  now = now + std::chrono::seconds(10);
+  ras.Take(Called(9, 8), now);
+  DiagnosisFeed feed(1);
+  ras.Feed(feed, now, std::chrono::minutes(2));
+  const collectives::Batch batch = feed.Make(now);
+  ASSERT_EQ(batch.members.size(), 2u);
+  ASSERT_EQ(batch.members[0].progress.size(), 1u);
+  EXPECT_EQ(batch.members[0].progress[0].enqueued, 9u);
+  EXPECT_EQ(batch.members[0].progress[0].done, 8u);
+  EXPECT_EQ(batch.members[0].progress[0].idle_ns, 10'000'000'000);
+  EXPECT_EQ(batch.members[1].progress[0].enqueued, 8u);
+  EXPECT_EQ(batch.members[1].progress[0].done, 8u);
+  EXPECT_EQ(batch.processes.size(), 1u);
+  // An old state is no state.
+  ras.Feed(feed, now + std::chrono::minutes(3), std::chrono::minutes(2));
+  EXPECT_TRUE(feed.Make(now).members.empty());
+}
+
+TEST(RasFeed, ReportsWhatHappensToPeers) {
+  EventQueue queue;
+  RasFeed::Report({.group = "lifecycle", .name = "PEER_DEAD", .host = "node2", .pid = 7, .details = "x"}, {},
+                  &queue);
+  RasFeed::Report({.group = "trace", .name = "COLLECTION", .host = {}, .pid = 0, .details = {}}, {}, &queue);
+  const std::vector<Event> events = queue.Take();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].name, "nccl.peer");
+  EXPECT_EQ(events[0].attributes.Text("nccl.change"), "DEAD");
+  EXPECT_EQ(events[0].attributes.Text("nccl.host"), "node2");
+}
+
+TEST(RasAddress, IsOfTheEnvironmentOrTheDefault) {
+  ::unsetenv("NCCL_RAS_ADDR");
+  EXPECT_EQ(RasAddress("auto")->ToString(), "127.0.0.1:28028");
+  ::setenv("NCCL_RAS_ADDR", "127.0.0.1:3", 1);
+  EXPECT_EQ(RasAddress("auto")->ToString(), "127.0.0.1:3");
+  ::unsetenv("NCCL_RAS_ADDR");
+  EXPECT_FALSE(RasAddress("nonsense").ok());
 }
 
 }  // namespace
