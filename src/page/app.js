@@ -37,6 +37,7 @@ const kViews = [
   {id: 'engines', title: 'Engines', load: () => import('./engines.js')},
   {id: 'events', title: 'Events', load: () => import('./events.js')},
   {id: 'energy', title: 'Energy & cost', load: () => import('./energy.js')},
+  {id: 'jobs', title: 'Jobs', load: () => import('./jobs.js')},
   {id: 'experiments', title: 'Experiments', load: () => import('./experiments.js')},
   {id: 'gpulens', title: 'gpulens', load: () => import('./gpulens.js')},
   {id: 'fleet', title: 'Fleet', load: () => import('./fleet.js'), hidden: true},
@@ -44,7 +45,7 @@ const kViews = [
 const kWindows = [['5m', 300, '5 m'], ['15m', 900, '15 m'], ['1h', 3600, '1 h']];
 const kThemes = ['auto', 'dark', 'light'];
 const kKeys = [
-  ['1 – 7', 'the views, in their order; 8: the fleet'],
+  ['1 – 8', 'the views, in their order; 9: the fleet'],
   ['/', 'filter tables and lists; Esc empties it'],
   ['p', 'pause, and go on'],
   ['t', 'window: 5 m, 15 m, 1 h'],
@@ -331,7 +332,7 @@ document.addEventListener('keydown', (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || frame.keys.open) return;
   const typing = event.target instanceof HTMLElement && /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName);
   if (typing) return;
-  if (event.key >= '1' && event.key <= '8') {
+  if (event.key >= '1' && event.key <= '9') {
     const view = kViews[event.key - 1];
     if (!frame.links.get(view.id).hidden) go(view.id);
   } else if (event.key === '/') {

@@ -82,7 +82,12 @@ NodeSeries::NodeSeries(std::span<const SeriesWindow> windows, int64_t to_ms, int
     const AttributeSet& set = window.series.attributes;
     const std::string& name = window.series.name;
     if (set.Text("simulated") == "true") simulated_ = true;
-    Row row{&window, set.Text("gpu.index"), {}, set.Has("process.pid"), set.Has("gpu.mig.instance_id")};
+    Row row{&window,
+            set.Text("gpu.index"),
+            {},
+            set.Text("process.pid"),
+            set.Has("process.pid"),
+            set.Has("gpu.mig.instance_id")};
     if (name.starts_with("inference.")) row.engine = set.Text("target");
     if (name.starts_with("host.") || name.starts_with("system.")) has_host_ = true;
     int64_t at = 0;
@@ -197,6 +202,32 @@ void NodeSeries::Fill(const SeriesWindow& window, Track& track) const {
   }
 }
 
+bool NodeSeries::IsOf(const Row& row, const WhySubject& subject, const WhyInput& input) const {
+  if (row.part || row.process != input.of_processes) return false;
+  if (subject.kind == WhyKind::kEngine && row.engine != subject.name) return false;
+  if (subject.kind == WhyKind::kGpu && input.of_processes) {
+    const std::vector<std::string>& pids = Gpu(subject.name).pids;
+    if (std::find(pids.begin(), pids.end(), row.pid) == pids.end()) return false;
+  } else if (subject.kind == WhyKind::kGpu && row.gpu != subject.name) {
+    return false;
+  }
+  const AttributeSet& set = row.window->series.attributes;
+  return HasValue(set, input.key, input.value) && HasValue(set, input.key2, input.value2);
+}
+
+std::vector<Track> NodeSeries::Each(const WhySubject& subject, const WhyInput& input) const {
+  std::vector<Track> tracks;
+  auto rows = rows_.find(input.metric->name);
+  if (rows == rows_.end()) return tracks;
+  for (const Row& row : rows->second) {
+    if (!IsOf(row, subject, input)) continue;
+    Track& track = tracks.emplace_back(Track{.values = {}, .input = &input});
+    Fill(*row.window, track);
+    track.latest = row.window;
+  }
+  return tracks;
+}
+
 Track NodeSeries::Read(const WhySubject& subject, const WhyInput& input) const {
   Track out{.values = std::vector<double>(static_cast<size_t>(lookback_), kNotMeasured), .input = &input};
   auto rows = rows_.find(input.metric->name);
@@ -205,11 +236,7 @@ Track NodeSeries::Read(const WhySubject& subject, const WhyInput& input) const {
   // report the same thing twice: the one with the newer value counts.
   std::map<std::string_view, Track> sources;
   for (const Row& row : rows->second) {
-    if (row.part || row.process) continue;
-    if (subject.kind == WhyKind::kGpu && row.gpu != subject.name) continue;
-    if (subject.kind == WhyKind::kEngine && row.engine != subject.name) continue;
-    const AttributeSet& set = row.window->series.attributes;
-    if (!HasValue(set, input.key, input.value) || !HasValue(set, input.key2, input.value2)) continue;
+    if (!IsOf(row, subject, input)) continue;
     Track one{.values = {}, .input = &input};
     Fill(*row.window, one);
     one.latest = row.window;

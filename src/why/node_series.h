@@ -60,6 +60,8 @@ class NodeSeries {
   // The first input of the role with values in the last `seconds`, else the first with a series, else an
   // empty one.
   Track Get(const WhySubject& subject, const WhyRole& role, int seconds) const;
+  // Each series of the input by itself: where a rule names the rank or the process.
+  std::vector<Track> Each(const WhySubject& subject, const WhyInput& input) const;
 
   int64_t to_ms() const noexcept { return to_ms_; }
   int lookback() const noexcept { return lookback_; }
@@ -68,12 +70,14 @@ class NodeSeries {
   struct Row {
     const SeriesWindow* window;
     std::string gpu, engine;             // of the subject; empty: neither
+    std::string pid;                     // of a process; empty: of none
     bool process = false, part = false;  // of one process; of one MIG instance
   };
   struct EngineFacts {
     std::string pod_uid, slurm_id;
   };
 
+  bool IsOf(const Row& row, const WhySubject& subject, const WhyInput& input) const;
   Track Read(const WhySubject& subject, const WhyInput& input) const;
   void Fill(const SeriesWindow& window, Track& track) const;
 

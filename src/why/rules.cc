@@ -10,6 +10,8 @@
 #include "catalog/host.h"
 #include "catalog/inference.h"
 #include "catalog/limits.h"
+#include "catalog/nccl.h"
+#include "catalog/phases.h"
 #include "catalog/row.h"
 #include "why/rule_case.h"
 
@@ -96,6 +98,16 @@ constexpr WhyInput kUncorrected[] = {
 constexpr WhyInput kRemapPending[] = {{&kGpuRowRemapResetPending}, {&kGpuRetiredPagesPending}};
 constexpr WhyInput kRemapFailed[] = {{&kGpuRowRemapFailed}};
 constexpr WhyInput kIdle[] = {{&kGpuIdle}};
+constexpr bool kOfProcesses = true;
+constexpr WhyInput kDataLoading[] = {
+    {&kProcessPhaseTime, "process.phase", "data_loading", {}, {}, kSum, kOfProcesses}};
+constexpr WhyInput kPhaseConfidence[] = {{&kProcessPhaseConfidence, {}, {}, {}, {}, kMax, kOfProcesses}};
+constexpr WhyInput kStraggler[] = {{&kNcclRankStraggler, {}, {}, {}, {}, kMax}};
+constexpr WhyInput kLateness[] = {{&kNcclRankLateness, {}, {}, {}, {}, kMax}};
+constexpr WhyInput kLostTime[] = {{&kNcclRankLostTime, {}, {}, {}, {}, kMax}};
+constexpr WhyInput kHung[] = {{&kNcclCommunicatorHung, {}, {}, {}, {}, kMax}};
+constexpr WhyInput kRanksMissing[] = {{&kNcclCommunicatorRanksMissing, {}, {}, {}, {}, kMax}};
+constexpr WhyInput kPendingAge[] = {{&kNcclCommunicatorPendingAge, {}, {}, {}, {}, kMax}};
 
 constexpr bool kOptional = false, kNeeded = true, kNotZero = true;
 
@@ -518,6 +530,103 @@ Verdict IdleAllocated(const RuleCase& c) {
           {}};
 }
 
+// "process 4711 (python3)" of a series' attributes.
+std::string ProcessText(const AttributeSet& set) {
+  const std::string name = set.Text("process.executable.name");
+  return "process " + set.Text("process.pid") + (name.empty() ? "" : " (" + name + ")");
+}
+
+// "rank 3 of communicator 0xab on node-1".
+std::string RankText(const AttributeSet& set) {
+  const std::string name = set.Text("nccl.communicator.name"), host = set.Text("nccl.host");
+  return "rank " + set.Text("nccl.rank") + " of communicator " +
+         (name.empty() ? set.Text("nccl.communicator") : name) + (host.empty() ? "" : " on " + host);
+}
+
+// "0.3 ms", "20 ms".
+std::string Milliseconds(double seconds) {
+  const long tenths = std::lround(seconds * 1e4);
+  if (tenths >= 100) return Whole(seconds * 1e3) + " ms";
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " ms";
+}
+
+// Roles: 0 time in the phase data_loading, 1 confidence. Of several processes on the GPU the one that waits
+// most.
+Verdict DataWait(const RuleCase& c) {
+  std::map<std::string, std::pair<double, const SeriesWindow*>> shares;  // by pid; several sources add up
+  for (const Track& track : c.node.Each(c.subject, kDataLoading[0])) {
+    auto& [share, window] = shares[track.latest->series.attributes.Text("process.pid")];
+    share += track.Sum(static_cast<size_t>(c.rule.seconds)) / c.rule.seconds;
+    window = track.latest;
+  }
+  const auto most = std::ranges::max_element(shares, {}, [](const auto& one) { return one.second.first; });
+  if (most == shares.end() || most->second.first <= c.rule.threshold) return {};
+  const Held held = c.Hold([&](size_t i) { return Known(c.At(0, i), c.At(0, i) > 0); });
+  if (!held.now) return {};
+  const double share = std::min(most->second.first, 1.0);
+  std::string who = ProcessText(most->second.second->series.attributes);
+  who[0] = 'P';
+  return {c.Found(held, who + " waits for its next batch " + Percent(share) + " of the time.", {0, 1},
+                  {share, false}),
+          {}};
+}
+
+// Roles: 0 straggler, 1 lateness, 2 lost time.
+Verdict LateRank(const RuleCase& c) {
+  const Held held = c.Hold([&](size_t i) { return Known(c.At(0, i), c.At(0, i) > 0); });
+  if (held.share < kMostOfTheTime || !held.now) return {};
+  const SeriesWindow* late = nullptr;
+  double lateness = kNotMeasured, lost = kNotMeasured;
+  size_t others = 0;
+  for (const Track& track : c.node.Each(c.subject, kStraggler[0])) {
+    if (!(track.Now() > 0)) continue;
+    const AttributeSet& set = track.latest->series.attributes;
+    const auto of_this = [&](const WhyInput& input) {
+      for (const Track& one : c.node.Each(c.subject, input)) {
+        const AttributeSet& other = one.latest->series.attributes;
+        if (other.Text("nccl.rank") == set.Text("nccl.rank") &&
+            other.Text("nccl.communicator") == set.Text("nccl.communicator"))
+          return one.Mean(static_cast<size_t>(c.rule.seconds));
+      }
+      return kNotMeasured;
+    };
+    const double own = of_this(kLateness[0]);
+    if (late) ++others;
+    if (late && !(own > lateness)) continue;
+    late = track.latest, lateness = own, lost = of_this(kLostTime[0]);
+  }
+  if (!late) return {};
+  std::string sentence = RankText(late->series.attributes);
+  sentence[0] = 'R';
+  sentence += std::isnan(lateness)
+                  ? " arrives late"
+                  : " arrives " + Milliseconds(lateness) + " later than the median of the ranks";
+  if (others > 0) sentence += ", and " + std::to_string(others) + " others are late, too";
+  return {c.Found(held, sentence + ": all others wait for it.", {0, 1, 2},
+                  {std::isnan(lost) ? kNotMeasured : std::min(lost, 1.0), false}),
+          {}};
+}
+
+// Roles: 0 hung, 1 ranks missing, 2 age.
+Verdict HungCollective(const RuleCase& c) {
+  const Held held = c.Hold([&](size_t i) { return Known(c.At(0, i), c.At(0, i) > 0); });
+  if (held.share < kMostOfTheTime || !held.now) return {};
+  std::string sentence = "A collective";
+  for (const Track& track : c.node.Each(c.subject, kHung[0])) {
+    if (!(track.Now() > 0)) continue;
+    const AttributeSet& set = track.latest->series.attributes;
+    const std::string name = set.Text("nccl.communicator.name");
+    sentence += " of communicator " + (name.empty() ? set.Text("nccl.communicator") : name);
+    break;
+  }
+  sentence += " hangs";
+  if (double age = c.Now(2); age > 0) sentence += " for " + Whole(age) + " s";
+  if (double missing = c.Now(1); missing > 0)
+    sentence +=
+        ": " + Whole(missing) + (missing > 1 ? " ranks have" : " rank has") + " not arrived or not answered";
+  return {c.Found(held, sentence + ".", {0, 1, 2}, {1, false}), {}};
+}
+
 // ---- The table
 // ----------------------------------------------------------------------------------------------
 
@@ -576,6 +685,9 @@ constexpr WhyRole kRemapRoles[] = {{kRemapPending, kNeeded, kNotZero}, {kRemapFa
 constexpr WhyRole kClockRoles[] = {
     {kClockSet}, {kClockMost}, {kBusy}, {kClockNow, kOptional}, {kClockReason, kOptional}};
 constexpr WhyRole kIdleRoles[] = {{kBusy}, {kIdle, kOptional}};
+constexpr WhyRole kDataWaitRoles[] = {{kDataLoading}, {kPhaseConfidence, kOptional}};
+constexpr WhyRole kLateRankRoles[] = {{kStraggler}, {kLateness, kOptional}, {kLostTime, kOptional}};
+constexpr WhyRole kHungRoles[] = {{kHung}, {kRanksMissing, kOptional}, {kPendingAge, kOptional}};
 
 struct Row {
   WhyRule rule;
@@ -755,6 +867,27 @@ constexpr Row kRows[] = {
       "Talk to its owner; end idle notebooks after a while, or share the GPU (MIG, time slicing).",
       "docs/alerts.md: GpuIdleButAllocated"},
      IdleAllocated},
+    // A tenth: a loader that keeps up makes waits of a few per cent.
+    {{"data_wait", "Waits for data", WhyKind::kGpu, kDataWaitRoles, 0.1, kMinute, 30,
+      "a process on the GPU waits for its next batch for more than {p} of {d}", kHigh,
+      "the share itself: the GPU has nothing to do meanwhile",
+      "More loader workers, prefetching, pinned memory, data nearer to the machine; see what the workers "
+      "wait for.",
+      "docs/phases.md"},
+     DataWait},
+    {{"late_rank", "A late rank", WhyKind::kHost, kLateRankRoles, 1, 15, 10,
+      "a rank on this machine is a straggler (nccl.rank.straggler) for 80 % of {d}", kHigh,
+      "time that the other ranks waited for it alone, per second",
+      "Look at what else this document finds about its GPU and machine; leave it out of the job when it "
+      "stays.",
+      "docs/stragglers.md"},
+     LateRank},
+    {{"hung_collective", "A collective hangs", WhyKind::kHost, kHungRoles, 1, 15, 10,
+      "a collective hangs (nccl.communicator.hung) for 80 % of {d}", kHigh, "all of it: no rank moves",
+      "The event nccl.hang names the rank, its machine and GPU with the evidence: gpulens events --name "
+      "nccl.hang.",
+      "docs/stragglers.md"},
+     HungCollective},
 };
 constexpr auto kRules = [] {
   std::array<WhyRule, std::size(kRows)> rules{};

@@ -38,6 +38,7 @@ struct WhyInput {
   // Attributes that the series must have; '|' is between values of which one will do.
   std::string_view key = {}, value = {}, key2 = {}, value2 = {};
   Combine combine = Combine::kOne;  // how several series of the subject become one
+  bool of_processes = false;        // series of processes: of those on the GPU, for the host of all
 };
 // The first of `any_of` that has values is read.
 struct WhyRole {

@@ -266,6 +266,28 @@ std::map<std::string, Apply, std::less<>> Causes() {
     w.Set(s, "gpu.clock.frequency", {}, 345, d.from, d.to);
     return {s, {idle[0], busy[0]}, {}};
   };
+  causes["data_wait"] = [](World& w, const Dose& d, int g) -> Applied {
+    std::vector<Signal*> wait =
+        w.Find({}, "process.phase.time",
+               {{"process.pid", std::to_string(5000 + g)}, {"process.phase", "data_loading"}});
+    wait[0]->Set(RuleOf("data_wait").threshold * d.level, d.from, d.to);
+    return {World::Gpu(g), wait, {}};
+  };
+  // A level below 1 is a rank that is late, and no straggler yet.
+  causes["late_rank"] = [](World& w, const Dose& d, int g) -> Applied {
+    const std::pair<std::string, std::string> rank = {"nccl.rank", std::to_string(g % World::kJobGpus)};
+    std::vector<Signal*> flag = w.Find({}, "nccl.rank.straggler", {rank});
+    flag[0]->Set(d.level > 1 ? 1 : 0, d.from, d.to);
+    w.Set({}, "nccl.rank.lateness", {rank}, 0.02, d.from, d.to);
+    w.Set({}, "nccl.rank.lost_time", {rank}, 0.07, d.from, d.to);
+    return {{WhyKind::kHost, ""}, flag, {}};
+  };
+  causes["hung_collective"] = [](World& w, const Dose& d, int) -> Applied {
+    std::vector<Signal*> flag = w.Find({}, "nccl.communicator.hung");
+    flag[0]->Set(d.level > 1 ? 1 : 0, d.from, d.to);
+    w.Set({}, "nccl.communicator.ranks.missing", {}, 1, d.from, d.to);
+    return {{WhyKind::kHost, ""}, flag, {}};
+  };
   return causes;
 }
 
@@ -313,7 +335,7 @@ Truth Vary(World& world, const std::string& rule_name, Variation variation, cons
     // Sums of time and counts do not depend on how long, but how much.
     if (counts) dose.level = world.Uniform(0.2, 0.8), dose.from = kSeconds - rule.seconds / 2;
     if (falls || rule.name.starts_with("thermal") || rule.name == "power_cap" || rule.name == "power_brake" ||
-        rule.kind == WhyKind::kHost)
+        rule.name == "data_wait" || rule.kind == WhyKind::kHost)
       dose.level = 1.08;
   }
   if (variation == kOver) {
@@ -350,6 +372,29 @@ Truth Vary(World& world, const std::string& rule_name, Variation variation, cons
   Truth truth = applied.also;
   if (holds) truth.emplace(rule_name, WhySubjectText(applied.subject));
   return truth;
+}
+
+TEST(Why, ALateRankIsNamed) {
+  World world(7);
+  world.Set({}, "nccl.rank.straggler", {{"nccl.rank", "3"}}, 1);
+  world.Set({}, "nccl.rank.lateness", {{"nccl.rank", "3"}}, 0.02);
+  world.Set({}, "nccl.rank.lost_time", {{"nccl.rank", "3"}}, 0.07);
+  const WhyReport report = Explain(world);
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(
+      report.findings[0].sentence,
+      "Rank 3 of communicator 0xab on node-1 arrives 20 ms later than the median of the ranks: all others "
+      "wait for it.");
+  EXPECT_NEAR(report.findings[0].cost.share, 0.07, 0.01);
+}
+
+TEST(Why, AProcessThatWaitsForDataIsNamed) {
+  World world(8);
+  world.Set({}, "process.phase.time", {{"process.pid", "5004"}, {"process.phase", "data_loading"}}, 0.4);
+  const WhyReport report = Explain(world);
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(report.findings[0].subject, World::Gpu(4));
+  EXPECT_EQ(report.findings[0].sentence, "Process 5004 (python3) waits for its next batch 40 % of the time.");
 }
 
 TEST(Why, EachRuleFindsItsCauseAndNothingElse) {

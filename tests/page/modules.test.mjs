@@ -18,6 +18,7 @@ const {Store} = await load('store.js');
 const {sumSamples, spread} = await load('charts.js');
 const {problems, gpus, lastFault, eventText} = await load('problems.js');
 const {apiRows} = await load('energy.js');
+const {jobProcesses, communicators, communicatorState} = await load('jobs.js');
 const {processes, enginesOf, ownerOf, belongs} = await load('owners.js');
 
 // -- what the browser gives
@@ -328,6 +329,40 @@ test('a process leads to its pod, and that to its engine, by equal attributes', 
   assert.ok(belongs(running.attributes, owner.id));
   assert.deepEqual(enginesOf(store, process.attributes), ['chat']);
   assert.deepEqual(enginesOf(store, {'gpu.index': 0}), []);
+});
+
+test('a communicator names its latest rank and whether it hangs; a process has the shares of its phases', () => {
+  const of = (more) => ({'nccl.communicator': 'dp', ...more}), pid = (more) => ({'process.pid': 7, 'process.executable.name': 'python3', ...more});
+  const series = [
+    {name: 'nccl.communicator.ranks', attributes: of(), value: 4, rate: null},
+    {name: 'nccl.communicator.hung', attributes: of(), value: 0, rate: null},
+    {name: 'nccl.rank.lateness', attributes: of({'nccl.rank': 0}), value: -0.002, rate: null},
+    {name: 'nccl.rank.lateness', attributes: of({'nccl.rank': 3}), value: 0.02, rate: null},
+    {name: 'nccl.rank.straggler', attributes: of({'nccl.rank': 3}), value: 1, rate: null},
+    {name: 'nccl.collectives', attributes: of({'nccl.rank': 0, 'nccl.stage': 'done'}), value: 90, rate: 9},
+    {name: 'nccl.collectives', attributes: of({'nccl.rank': 0, 'nccl.stage': 'enqueued'}), value: 91, rate: 9},
+    {name: 'nccl.communicator.ranks', attributes: {'nccl.communicator': 'gone'}, value: null, rate: null},
+    {name: 'process.phase', attributes: pid({'process.phase': 'data_loading'}), value: 0, rate: null},
+    {name: 'process.phase', attributes: pid({'process.phase': 'gpu_compute'}), value: 1, rate: null},
+    {name: 'process.phase.time', attributes: pid({'process.phase': 'gpu_compute', 'phase.source': 'mark'}), value: 60, rate: 0.7},
+    {name: 'process.phase.time', attributes: pid({'process.phase': 'gpu_compute', 'phase.source': 'device'}), value: 5, rate: 0.05},
+    {name: 'process.phase.time', attributes: pid({'process.phase': 'data_loading', 'phase.source': 'mark'}), value: 20, rate: 0.25},
+    {name: 'cuda.launches', attributes: pid({'cuda.launch.type': 'kernel'}), value: 1e6, rate: 1000},
+    {name: 'cuda.launches', attributes: pid({'cuda.launch.type': 'graph'}), value: 10, rate: 1},
+  ];
+  const find = (name, attributes = {}) => series.filter((one) => one.name === name &&
+    Object.entries(attributes).every(([key, value]) => String(one.attributes[key]) === String(value)));
+  const store = {find, value: (name, attributes) => (find(name, attributes)[0] || {value: null}).value};
+  const [one, ...others] = communicators(store);
+  assert.equal(others.length, 0);
+  assert.deepEqual([one.name, one.ranks, one.late.value, one.rate], ['dp', 4, 0.02, 9]);
+  assert.deepEqual(communicatorState(one), ['▲', 'rank 3 is late', 'look']);
+  assert.equal(communicatorState({...one, hung: true})[1], 'hangs');
+  assert.equal(communicatorState({...one, stragglers: []})[1], 'moves');
+  const [process] = jobProcesses(store);
+  assert.deepEqual([process.pid, process.name, process.phase, process.launches, process.confidence], ['7', 'python3', 'gpu_compute', 1001, null]);
+  assert.deepEqual(process.shares, [['gpu_compute', 0.75], ['data_loading', 0.25]]);
+  assert.equal(process.waits, 0.25);
 });
 
 test('gateways have their spend, and requests by provider', () => {

@@ -7,7 +7,7 @@ import {after, before, test} from 'node:test';
 
 import {Agent, checkAccess, checkSeen, checkWidth, openPage, root, shot, startBrowser, until} from './harness.mjs';
 
-const views = ['overview', 'gpus', 'engines', 'events', 'energy', 'experiments', 'gpulens'];
+const views = ['overview', 'gpus', 'engines', 'events', 'energy', 'jobs', 'experiments', 'gpulens'];
 const mostBytes = 150_000, mostRequests = 30;
 // What each view must show, as texts, once it has data.
 const shows = {

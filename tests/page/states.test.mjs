@@ -15,7 +15,7 @@ const kHash = {
   secret: '$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW',
   other: '$2b$04$abcdefghijklmnopqrstuu0HtfOlPbTiymk5tcV.3TsFPDd3SYZqu',
 };
-const views = ['overview', 'gpus', 'engines', 'events', 'energy', 'experiments', 'gpulens'];
+const views = ['overview', 'gpus', 'engines', 'events', 'energy', 'jobs', 'experiments', 'gpulens'];
 const rename = 'import ctypes, sys; ctypes.CDLL(None).prctl(15, bytes.fromhex(sys.argv[1])); print("named", flush=True); sys.stdin.read()';
 
 let browser;

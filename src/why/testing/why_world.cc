@@ -145,6 +145,22 @@ void World::AddGpu(int index) {
   Attributes process = {{"process.pid", std::to_string(5000 + index)},
                         {"process.executable.name", "python3"}};
   add("gpu.process.memory.used", process, near(4e10, 1e6));
+  auto inside = [&](std::string name, Attributes more, const std::string& source,
+                    const std::function<double()>& value) {
+    more.insert(more.begin(), process.begin(), process.end());
+    Add(std::move(name), std::move(more), source, 2, value);
+  };
+  inside("process.phase.time", {{"process.phase", "data_loading"}, {"phase.source", "mark"}}, "phases",
+         [this] { return Uniform(0, 0.02); });
+  inside("process.phase.time", {{"process.phase", "gpu_compute"}, {"phase.source", "mark"}}, "phases",
+         [this] { return Uniform(0.9, 0.98); });
+  inside("process.phase.confidence", {}, "phases", fixed(1));
+  if (index >= kJobGpus) return;
+  Attributes rank = {
+      {"nccl.communicator", "0xab"}, {"nccl.host", "node-1"}, {"nccl.rank", std::to_string(index)}};
+  Add("nccl.rank.straggler", rank, "nccl", 2, fixed(0));
+  Add("nccl.rank.lateness", rank, "nccl", 2, near(0, 0.001));
+  Add("nccl.rank.lost_time", rank, "nccl", 2, fixed(0));
 }
 
 void World::AddEngine(const std::string& target) {
@@ -188,6 +204,8 @@ void World::AddHost() {
     add("host.numa.memory.allocations", {{"host.numa.node", node}, {"host.numa.result", "other"}},
         [this] { return Uniform(0, 2e3); });
   }
+  for (const char* name : {"nccl.communicator.hung", "nccl.communicator.ranks.missing"})
+    Add(name, {{"nccl.communicator", "0xab"}}, "nccl", 2, [] { return 0.0; });
   add("system.disk.io_time", {{"system.device", "nvme0n1"}}, [this] { return Uniform(0, 0.4); });
 }
 
