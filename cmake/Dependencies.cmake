@@ -25,6 +25,7 @@ gpulens_archive(dep_ncurses ncursesw ncursesw/curses.h)
 gpulens_archive(dep_tinfo tinfo ncursesw/term.h)
 # libbpf needs the other one, and libelf, of which src/sources/bpf/elf_memory.cc has what is called.
 gpulens_archive(dep_bpf bpf bpf/libbpf.h)
+set_target_properties(dep_bpf PROPERTIES INTERFACE_LINK_OPTIONS LINKER:--wrap=bpf_btf_get_next_id)
 gpulens_archive(dep_z z zlib.h)
 # Files of the web page, not code: of another architecture they are the same.
 find_path(dep_dygraphs dygraph.min.js PATHS /usr/share/javascript/dygraphs NO_CMAKE_FIND_ROOT_PATH

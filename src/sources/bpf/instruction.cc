@@ -36,7 +36,8 @@ ProbePlace ClassifyX86(CodeBytes code) {
 
 ProbePlace ClassifyArm(KernelVersion kernel, CodeBytes code) {
   if (code.size() < 4) return {};
-  const uint32_t word = code[0] | code[1] << 8 | code[2] << 16 | static_cast<uint32_t>(code[3]) << 24;
+  const uint32_t word =
+      uint32_t{code[0]} | uint32_t{code[1]} << 8 | uint32_t{code[2]} << 16 | uint32_t{code[3]} << 24;
   if (word == 0xd503201f) return {FirstInstruction::kNop, 0, kernel >= kNopOnArm};
   // b, bl; b.cond; cbz, cbnz; tbz, tbnz
   if ((word & 0x7c000000) == 0x14000000 || (word & 0xff000010) == 0x54000000 ||

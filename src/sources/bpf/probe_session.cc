@@ -37,6 +37,7 @@ constexpr unsigned char kObject[] = {
 constexpr uint32_t kSelfSlot = GPULENS_LIBRARIES - 1;  // of the measurement of costs
 constexpr uint64_t kTick = 10'000'000;                 // USER_HZ is 100 on all machines of today
 constexpr size_t kMostDescendants = 4096;
+constexpr double kSwitchNsUnmeasured = 1000;
 
 struct ProbedSymbol {
   std::string_view name;
@@ -154,7 +155,7 @@ struct ProbeSession::State {
   };
 
   struct ObjectCloser {
-    void operator()(bpf_object* object) const { ::bpf_object__close(object); }
+    void operator()(bpf_object* opened) const { ::bpf_object__close(opened); }
   };
 
   struct Place {
@@ -641,8 +642,9 @@ Result<std::unique_ptr<ProbeSession>> ProbeSession::Open(const Options& options)
   RETURN_IF_ERROR(state->Load());
   RETURN_IF_ERROR(state->MeasureCosts());
   if (options.cost_time.count() > 0) {
+    // Statistics need CAP_SYS_ADMIN: without it, more than any machine that was measured.
     const Status measured = state->MeasureSwitches();
-    if (!measured) state->costs.switch_ns = 0;  // absent
+    if (!measured) state->costs.switch_ns = kSwitchNsUnmeasured, state->wait_links.clear();
   }
   return std::unique_ptr<ProbeSession>(new ProbeSession(std::move(state)));
 }
@@ -784,7 +786,7 @@ std::vector<TargetLoad> ProbeSession::Loads(const ProbeStats& stats) const {
   }
   const bool waits =
       std::ranges::any_of(state_->roots, [](const auto& one) { return one.second.data_waits; });
-  if (waits && costs().switch_ns > 0) {
+  if (waits) {
     TargetLoad load;
     load.target = kDataWaitsTarget;
     load.events = stats.switches, load.count_ns = load.timed_ns = costs().switch_ns;

@@ -109,8 +109,9 @@ struct ProbeStats {
 struct ProbeCosts {
   double count_ns = 0;  // a counted call
   double timed_ns = 0;  // a timed call
-  double switch_ns =
-      0;  // a switch of threads, on the whole machine, while waits are attached; an upper bound
+  // A switch of threads, on the whole machine, while waits are attached: an upper bound, and 1,000 where the
+  // kernel does not let this process measure it.
+  double switch_ns = 0;
 };
 
 struct AttachKinds {

@@ -246,6 +246,8 @@ TEST_F(ProbeSessionTest, CountsInADeletedLibrary) {
   ASSERT_EQ(::unlink(path.c_str()), 0);
   const auto attached = session->Attach(caller.pid(), kLaunches);
   ASSERT_TRUE(attached) << attached.error().detail;
+  // Without CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE it cannot be opened, and that is reported.
+  if (attached->trouble.starts_with("not_readable: ")) GTEST_SKIP() << attached->trouble;
   ASSERT_EQ(attached->libraries.size(), 1u) << attached->trouble;
   caller.Do("call cuLaunchKernel 55 0 1", "called");
   const auto stats = session->Read();
