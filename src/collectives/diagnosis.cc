@@ -522,12 +522,13 @@ void Diagnosis::State::FindSlowRanks(int64_t now_ns, std::vector<Candidate>& out
     if (followers.contains(process)) continue;
     // The smallest communicator shows it best: in larger ones, those who wait for it are late, too.
     const double share = share_of(places);
-    const MemberPlace* best = nullptr;
+    const MemberPlace* best = nullptr;  // a share may be negative in the windows before a rule ceases to hold
     for (const MemberPlace& of : places) {
       if (state_of(of).worst_share() < kFollows * share) continue;
       if (!best || communicators[of.communicator]->key.ranks < communicators[best->communicator]->key.ranks)
         best = &of;
     }
+    if (!best) best = &places.front();
     by_host[{best->communicator, processes[process].process.host}].push_back(best->member);
   }
   for (const auto& [place, all] : by_host) {

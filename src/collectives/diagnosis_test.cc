@@ -178,6 +178,49 @@ TEST(Worlds, BlamesTheRankForWhichAGroupWaits) {
   EXPECT_EQ(run.Raised(FaultKind::kSlowRank), 1u);
 }
 
+// A rank that was late and now comes first has a negative share while its rule still holds.
+TEST(Worlds, ARankThatBecomesEarlyIsNotNamedForLong) {
+  WorldOptions late = WithFault(Ranks(16), FaultOf::kSlowRank, 0.3), early = Ranks(16);
+  Diagnosis diagnosis({});
+  World first(late);
+  const auto report = [&](const Batch& batch, Instant now) { diagnosis.Add(batch, now); };
+  while (first.now_s() < 20) {
+    first.Step(report);
+    diagnosis.Advance(first.now());
+  }
+  ASSERT_THAT(diagnosis.faults(), SizeIs(1));
+  // All but that rank become late: it is earlier than the median.
+  Instant now = first.now();
+  std::vector<uint64_t> total(16, 1'000'000'000'000'000), count(16, 1'000'000);
+  for (uint64_t step = 0; step < 60; ++step) {
+    for (int32_t rank = 0; rank < 16; ++rank) {
+      Batch batch;
+      batch.processes.push_back({first.HostName(rank / 8),
+                                 "GPU-" + std::to_string(rank / 8) + "-" + std::to_string(rank % 8),
+                                 "job-1",
+                                 "",
+                                 1000 + rank % 8,
+                                 ProcessState::kRuns,
+                                 {}});
+      Member member;
+      member.hash = late.hash;
+      member.ranks = 16;
+      member.rank = rank;
+      const uint64_t duration = rank == 13 ? 200'000'000 : 8'000'000;
+      total[static_cast<size_t>(rank)] += duration;
+      member.samples.push_back({Function::kAllReduce, Algorithm::kRing, Protocol::kSimple, 1'000'000 + step,
+                                64 << 20, duration, total[static_cast<size_t>(rank)],
+                                ++count[static_cast<size_t>(rank)],
+                                static_cast<int64_t>(2'000'000'000'000'000 + step * 250'000'000)});
+      batch.members.push_back(member);
+      diagnosis.Add(batch, now);
+    }
+    now = now + std::chrono::milliseconds(250);
+    diagnosis.Advance(now);
+  }
+  EXPECT_THAT(diagnosis.faults(), SizeIs(0));
+}
+
 TEST(Worlds, ClearsWhatIsOver) {
   // Faults of a world do not end; another job of the same ranks follows.
   WorldRun run(WithFault(Ranks(64), FaultOf::kSlowRank, 0.2));
