@@ -1,5 +1,5 @@
-// Decides how much probes may measure, so that they never cost more than a budget. A pure object that is told
-// the time, what events cost and how many there were.
+// Decides how much probes may measure, so that they never cost more than a budget. The time, what
+// events cost and how many there were are parameters.
 //
 // A target is a library's file (its probes run in every process that maps it) or the machine (waits for
 // data). Each Step compares the cost since the last one with the budget. A target that is over the budget in

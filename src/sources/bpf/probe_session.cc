@@ -518,9 +518,9 @@ Result<ProbeSession::State::Library*> ProbeSession::State::OpenLibrary(int32_t p
     const auto* symbol = std::ranges::find(kSymbols, std::string_view(function.name), &ProbedSymbol::name);
     const uint64_t offset = function.offset + place.skip;
     // Two names of one place are one function: a call would count twice.
-    const bool twin =
+    const bool known_place =
         std::ranges::any_of(library.places, [&](const Place& one) { return one.offset == offset; });
-    if (!row && !twin) library.places.push_back({symbol->function, offset});
+    if (!row && !known_place) library.places.push_back({symbol->function, offset});
     library.functions.push_back(std::move(outcome));
   }
   (void)facts;

@@ -32,7 +32,7 @@
 
 namespace gpulens::bpf {
 
-// What a call is counted as; a function and its twin *_ptsz are one.
+// What a call is counted as; a function and the one of the same name with _ptsz are one.
 enum class CudaFunction : uint8_t {
   kLaunchKernel,
   kLaunchKernelEx,
