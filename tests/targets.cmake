@@ -7,7 +7,7 @@ foreach(name agent amd bad_pages capture check command_line commands gpu gpu_cov
              seed_rows seed_rows_cost seed_rows_engines seed_rows_nccl collectives websocket config doctor untrusted_clients many_clients engines_command engine_monitors discovery otlp otlp_encodings otlp_grpc otlp_in proxy queue_command top upgrade_queue
              remote_write remote_write_in remote_write_compliance reloads routing forwarding two_sinks rollups migrate webhook sink_faults kubernetes slurm seed_rows_delivery collector run_energy
              victoria_metrics experiments experiments_export telemetry bench_serve compare completion docs_snippets demo first_number history keda trace mcp live sockets isolate rights
-             cost_reconcile migrate_litellm proxy_clients proxy_security proxy_otlp proxy_cost seed_rows_proxy proxy_sandbox torch_job)
+             cost_reconcile migrate_litellm proxy_clients proxy_security proxy_otlp proxy_cost seed_rows_proxy proxy_sandbox torch_job phases seed_rows_probes)
   add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name}
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
   set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 300 RESOURCE_LOCK e2e_${name}

@@ -29,11 +29,17 @@ using recent_latency::QuantileOf;
 constexpr Duration kWindow = std::chrono::seconds(60);
 constexpr double kQuantiles[] = {0.5, 0.99};
 
-// The operations of the zernel API; others are its "unknown".
+// The operations of the zernel API by NCCL's names; others are its "unknown".
 std::string_view OperationOf(std::string_view type) noexcept {
-  constexpr std::string_view kOperations[] = {"all_reduce", "broadcast", "all_gather", "reduce_scatter"};
-  const auto* found = std::find(std::begin(kOperations), std::end(kOperations), type);
-  return found == std::end(kOperations) ? "unknown" : *found;
+  constexpr std::pair<std::string_view, std::string_view> kOperations[] = {
+      {"AllReduce", "all_reduce"},
+      {"Broadcast", "broadcast"},
+      {"AllGather", "all_gather"},
+      {"ReduceScatter", "reduce_scatter"}};
+  for (const auto& [theirs, operation] : kOperations) {
+    if (type == theirs) return operation;
+  }
+  return "unknown";
 }
 
 // The better of several sources of data waits.

@@ -120,11 +120,11 @@ struct Process {
 
 class PhasesCollector final : public Collector {
  public:
-  explicit PhasesCollector(Env& env)
+  PhasesCollector(Env& env, bool pages)
       : env_(env),
         root_(env.root == "/" ? "" : env.root),
         names_(env.root),
-        feed_(env.job_pages ? env.job_pages->Subscribe("phases") : nullptr) {}
+        feed_(pages && env.job_pages ? env.job_pages->Subscribe("phases") : nullptr) {}
 
   Status Collect(FrameWriter& out) override {
     now_ = out.begun_at().boot_ns;
@@ -508,10 +508,20 @@ class PhasesCollector final : public Collector {
       prefill_{kInferencePrefillTime}, decode_{kInferenceDecodeTime};
 };
 
-Result<std::unique_ptr<Collector>> Create(const Config&, Env& env) {
-  if (!env.job_pages && !env.latest)
-    return Status{Code::kUnavailable, "neither job pages nor other collectors are here"};
-  return std::unique_ptr<Collector>(std::make_unique<PhasesCollector>(env));
+constexpr OptionSpec kOptions[] = {
+    BoolOption(
+        "pages", false,
+        "Read the pages of programs of this machine that mark their phases, or have the SDK, the hook of "
+        "PyTorch, the NCCL plugin or the CUDA library loaded"),
+};
+using Options = OptionsOf<kOptions>;
+
+Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
+  const bool pages = Options(config).Bool("pages");
+  if (!env.latest && !(pages && env.job_pages))
+    return Status{Code::kUnavailable,
+                  "without job pages phases follow from other collectors, which are not here"};
+  return std::unique_ptr<Collector>(std::make_unique<PhasesCollector>(env, pages));
 }
 
 }  // namespace
@@ -522,6 +532,7 @@ const CollectorSpec phases_collector{
     .help = "Which phase each process that uses a GPU or writes a job page is in, with its time and energy.",
     .period = seconds(1),
     .ttl = seconds(5),
+    .options = kOptions,
     .metrics = kProcessPhaseRows,
     .create = &Create};
 

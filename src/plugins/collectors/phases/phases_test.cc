@@ -30,7 +30,9 @@ class PhasesCollectorTest : public ::testing::Test {
     env_.clock = &clock_;
     env_.root = root_.path();
     env_.latest = &latest_;
-    collector_ = *phases_collector.create({}, env_);
+    Config config;
+    config.Set("pages", false, {});
+    collector_ = *phases_collector.create(config, env_);
   }
   EntityRef ProcessOn(int64_t pid, int64_t gpu) {
     auto on = MakeRef<Entity>("gpu",
