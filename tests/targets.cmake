@@ -4,7 +4,7 @@ include(${CMAKE_CURRENT_LIST_DIR}/inject/cuda_targets.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/inject/nccl_targets.cmake)
 set(e2e_python ${CMAKE_SOURCE_DIR}/tools/venv_python.sh)
 foreach(name agent amd bad_pages capture check command_line commands gpu gpu_coverage gpu_pages gpu_parts events fault_matrix reader_faults hostile_names levels peers
-             seed_rows seed_rows_cost seed_rows_engines seed_rows_nccl collectives websocket config doctor untrusted_clients many_clients engines_command engine_monitors discovery otlp otlp_encodings otlp_grpc otlp_in proxy queue_command top upgrade_queue
+             seed_rows seed_rows_cost seed_rows_engines seed_rows_nccl nccl collectives websocket config doctor untrusted_clients many_clients engines_command engine_monitors discovery otlp otlp_encodings otlp_grpc otlp_in probes proxy queue_command top upgrade_queue
              remote_write remote_write_in remote_write_compliance reloads routing forwarding two_sinks rollups migrate webhook sink_faults kubernetes slurm seed_rows_delivery collector run_energy
              victoria_metrics experiments experiments_export telemetry bench_serve compare completion docs_snippets demo first_number history keda trace mcp live sockets isolate rights
              cost_reconcile migrate_litellm proxy_clients proxy_security proxy_otlp proxy_cost seed_rows_proxy proxy_sandbox torch_job phases seed_rows_probes)
@@ -13,6 +13,11 @@ foreach(name agent amd bad_pages capture check command_line commands gpu gpu_cov
   set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 300 RESOURCE_LOCK e2e_${name}
     ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
+# They attach probes, and measure times of a second.
+set_tests_properties(e2e_probes PROPERTIES LABELS "e2e;bpf" RUN_SERIAL ON)
+if(TARGET bpf_caller)
+  add_dependencies(e2e_programs bpf_caller bpf_fake_push bpf_fake_sub)
+endif()
 # The surface of the program against tests/contract/expected.
 add_test(NAME e2e_contract COMMAND ${e2e_python} ${CMAKE_SOURCE_DIR}/tests/contract/test_contract.py
          WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)

@@ -49,12 +49,10 @@ std::pair<std::string, std::string> SplitRefusal(const Status& status) {
   return {"kernel_refused", std::string(text)};
 }
 
-// The row of the list of refusals that has this word, for people.
+// Where the row of the list of refusals that has this word is known from.
 std::string RowOf(std::string_view word) {
   for (const bpf::DenyRow& row : bpf::DenyRows()) {
-    if (bpf::RefusalName(row.refusal) == word)
-      return std::string(row.sentence).substr(0, kMostTextBytes / 2) +
-             (row.source.empty() ? "" : " [" + std::string(row.source) + "]");
+    if (bpf::RefusalName(row.refusal) == word) return std::string(row.source);
   }
   return {};
 }
@@ -125,12 +123,29 @@ uint64_t AsPpm(double share) {
   return static_cast<uint64_t>(std::llround(std::clamp(share, 0.0, 1000.0) * 1e6));
 }
 
+// When a process started, in ticks; none: it is not there, or ended and was not waited for.
+std::optional<uint64_t> StartOf(const std::string& proc, int64_t pid) {
+  const Result<std::string> text = ReadFile(proc + "/" + std::to_string(pid) + "/stat", 4096);
+  if (!text) return std::nullopt;
+  // "17 (name) S 1 …": the name may have blanks and brackets.
+  const size_t name_end = text->rfind(')');
+  if (name_end == std::string::npos || name_end + 2 >= text->size()) return std::nullopt;
+  std::string_view rest = std::string_view(*text).substr(name_end + 2);
+  const std::string_view state = TakeUntil(rest, ' ');
+  if (state == "Z" || state == "X") return std::nullopt;
+  for (int field = 4; field < 22; ++field) TakeUntil(rest, ' ');
+  return ParseInt<uint64_t>(TakeUntil(rest, ' '));
+}
+
 // Scales the estimates of a process that is measured in windows, and keeps counts from falling.
 struct Estimate {
   std::array<uint64_t, kLaunchTypes> calls{};     // that were counted, as of the last round
   std::array<double, kLaunchTypes> estimated{};   // calls outside of windows, on top of those
   std::array<uint64_t, kLaunchTypes> reported{};  // never falls
-  bool exact = true, all_timed = true, in_window = false;
+  bool exact = true, all_timed = true;
+  bpf::ProbeState state = bpf::ProbeState::kTimed;  // as of the last round
+  int64_t at_ns = 0;                                // of the last round
+  double uncounted_ns = 0;                          // between windows, since the last one
 };
 
 class BpfBackend final : public ProbeBackend {
@@ -246,12 +261,14 @@ class BpfBackend final : public ProbeBackend {
     out.sentence.clear();
     out.probes = static_cast<uint8_t>((cuda ? kCudaProbe : 0) | (waits ? kDataloadProbe : 0));
     targets_[order.pid] = order;
+    starts_[order.pid] = StartOf(options_.proc, order.pid);
     follow_at_ns_ = now.boot_ns + kFollowPeriod.count();
     return out;
   }
 
   void Detach(int64_t pid) override {
     targets_.erase(pid);
+    starts_.erase(pid);
     std::erase_if(estimates_, [&](const auto& item) { return item.second.first == pid; });
     if (session_) session_->Detach(static_cast<int32_t>(pid));
     if (targets_.empty()) ForgetAll();
@@ -277,7 +294,7 @@ class BpfBackend final : public ProbeBackend {
     for (const auto& [pid, order] : targets_) out.targets.push_back(ReadingOf(pid, *stats));
     for (const bpf::ProcessStats& process : stats->processes) {
       if (!process.ended && targets_.contains(process.root))
-        out.processes.push_back(CountsOf(process, *stats));
+        out.processes.push_back(CountsOf(process, *stats, now));
       else estimates_.erase(process.key);
     }
     out.events = WordsOf(cuda_events_, data_events_);
@@ -303,6 +320,7 @@ class BpfBackend final : public ProbeBackend {
 
   void ForgetAll() {
     targets_.clear();
+    starts_.clear();
     estimates_.clear();
     before_.clear();
     states_.clear();
@@ -420,16 +438,16 @@ class BpfBackend final : public ProbeBackend {
       }
     }
     out.share_ppm = AsPpm(governor_->thread_overhead());
-    // It is over with the last process that it started; a target without any report yet still begins.
-    struct stat facts{};
-    const bool there = ::stat((options_.proc + "/" + std::to_string(pid)).c_str(), &facts) == 0;
+    // It is over with the last process that it started.
+    const auto started = starts_.find(pid);
+    const bool there = started != starts_.end() && StartOf(options_.proc, pid) == started->second;
     out.ended = !there && std::ranges::none_of(stats.processes, [&](const bpf::ProcessStats& process) {
       return process.root == pid && !process.ended;
     });
     return out;
   }
 
-  ProcessCounts CountsOf(const bpf::ProcessStats& process, const bpf::ProbeStats& stats) {
+  ProcessCounts CountsOf(const bpf::ProcessStats& process, const bpf::ProbeStats& stats, Instant now) {
     const auto of = [&](CudaFunction function) -> const bpf::FunctionStats& {
       return process.functions[static_cast<size_t>(function)];
     };
@@ -458,8 +476,11 @@ class BpfBackend final : public ProbeBackend {
     root = process.root;
     const bpf::Decision* decision = DecisionOf(process.root, stats);
     // What is read now was counted under the decision of the round before.
-    const bool windows = estimate.in_window;
-    estimate.in_window = decision && decision->state == bpf::ProbeState::kWindow;
+    const bool windows = estimate.state == bpf::ProbeState::kWindow;
+    const double round_ns = static_cast<double>(std::max<int64_t>(now.boot_ns - estimate.at_ns, 1));
+    if (estimate.state == bpf::ProbeState::kPaused) estimate.uncounted_ns += round_ns;
+    estimate.at_ns = now.boot_ns;
+    estimate.state = decision ? decision->state : bpf::ProbeState::kTimed;
     if (decision && !decision->exact) estimate.exact = false;
     uint64_t all = 0, timed = 0;
     for (size_t i = 0; i < bpf::kCudaFunctions; ++i) {
@@ -470,12 +491,12 @@ class BpfBackend final : public ProbeBackend {
     if (decision && (decision->state != bpf::ProbeState::kTimed || decision->sampling != 1))
       estimate.all_timed = false;
     if (process.timing_refused || timed + 64 < all) estimate.all_timed = false;
-    const double scale = static_cast<double>(governor_options_.window_period.count()) /
-                         static_cast<double>(governor_options_.window.count());
+    // The rate in a window is taken for the time since the one before.
+    const double scale = windows ? std::exchange(estimate.uncounted_ns, 0) / round_ns : 0;
     for (size_t i = 0; i < kLaunchTypes; ++i) {
       const uint64_t more = calls[i] > estimate.calls[i] ? calls[i] - estimate.calls[i] : 0;
       estimate.calls[i] = std::max(estimate.calls[i], calls[i]);
-      if (windows) estimate.estimated[i] += static_cast<double>(more) * (scale - 1);
+      estimate.estimated[i] += static_cast<double>(more) * scale;
       estimate.reported[i] =
           std::max(estimate.reported[i], estimate.calls[i] + static_cast<uint64_t>(estimate.estimated[i]));
       out.launches[i] = estimate.reported[i];
@@ -504,6 +525,7 @@ class BpfBackend final : public ProbeBackend {
   std::optional<bpf::Governor> governor_;
   std::map<int64_t, Order> targets_;
   std::map<bpf::ProcessKey, std::pair<int64_t, Estimate>> estimates_;  // with the root
+  std::map<int64_t, std::optional<uint64_t>> starts_;  // of targets: another one is another process
   std::map<std::string, Before> before_;
   std::map<std::string, bpf::ProbeState> states_;
   uint64_t cuda_events_ = 0, data_events_ = 0;
