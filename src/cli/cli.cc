@@ -335,6 +335,7 @@ int RunCommandLine(int argc, char** argv) {
   AddConfig(app, line.code);
   AddMigrate(app, line.code);
   AddProxy(app, line.code);
+  AddProfile(app, line.code);
   AddProbe(app, line.code);
   AddProbeHost(app, line.code);
   AddQueue(app, line.code);

@@ -67,6 +67,7 @@ void AddMetrics(CLI::App& app, int& code);
 void AddMigrate(CLI::App& app, int& code);
 void AddProbe(CLI::App& app, int& code);
 void AddProbeHost(CLI::App& app, int& code);
+void AddProfile(CLI::App& app, int& code);
 void AddProxy(CLI::App& app, int& code);
 void AddQueue(CLI::App& app, int& code);
 void AddWhy(CLI::App& app, int& code);
