@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 #include "catalog/nccl.h"
 
@@ -197,17 +198,18 @@ void RankTable::WriteOperation(FrameWriter& out, Entry& entry, const std::string
         auto shape = MakeRef<Shape>();
         for (size_t i = 0; i < kBounds; ++i)
           shape->bounds.push_back(std::ldexp(kLeastBound, static_cast<int>(i)));
+        shape->bounds.push_back(std::numeric_limits<double>::infinity());
         shape_ = shape;
       }
       operation.duration = out.table().Declare(kNcclCollectiveDuration, entry.entity, type,
                                                SeriesTable::Form{.shape = shape_});
     }
     const std::span<Cell> cells = out.Cells(operation.duration);
-    if (cells.size() == kBounds + 2) {
+    if (cells.size() == kBounds + 3) {
       uint64_t sum = 0;
-      for (size_t i = 0; i < kBounds; ++i) cells[i].d = static_cast<double>(sum += operation.buckets[i]);
-      cells[kBounds].d = operation.seconds;
-      cells[kBounds + 1].d = static_cast<double>(operation.measured);
+      for (size_t i = 0; i <= kBounds; ++i) cells[i].d = static_cast<double>(sum += operation.buckets[i]);
+      cells[kBounds + 1].d = operation.seconds;
+      cells[kBounds + 2].d = static_cast<double>(operation.measured);
     }
   }
   const Instant now = out.begun_at();
