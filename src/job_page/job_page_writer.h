@@ -110,6 +110,9 @@ class OwnPage {
   uint64_t Now() const noexcept { return clock_.Now(); }
   // Of the process that opened the page, without a system call.
   int32_t pid() const noexcept { return pid_; }
+  // Hands the page to the next agent if the one that had it ended. Makes a few system calls and never waits:
+  // for every few seconds. Does nothing where the page is a file.
+  void HandOverAgain(Writer writer) noexcept;
   // Removes the page's file, if it is one; the page stays usable. At the end of the process.
   void RemoveFile() noexcept {
     if (path_[0] != '\0') ::unlink(path_);
@@ -153,15 +156,19 @@ class OwnPage {
     if (!IdentityOf(descriptor, kept_identity_)) kept_identity_ = {0, 0};
     kept_ = descriptor;
   }
-  // In the child of a fork: the page belongs to the parent, and so does the connection. The program may have
-  // closed our descriptor and use its number for something else.
+  // The program may have closed our descriptor and use its number for something else.
+  static bool IsStill(int descriptor, const Identity& identity) noexcept {
+    Identity now{};
+    return descriptor >= 0 && IdentityOf(descriptor, now) && now.device == identity.device &&
+           now.inode == identity.inode;
+  }
+  // In the child of a fork: the page belongs to the parent, and so does the connection.
   void Forget() noexcept {
     page_.store(nullptr, std::memory_order_release);
-    Identity now{};
-    if (kept_ >= 0 && IdentityOf(kept_, now) && now.device == kept_identity_.device &&
-        now.inode == kept_identity_.inode)
-      ::close(kept_);
-    kept_ = socket_ = -1;
+    if (IsStill(kept_, kept_identity_)) ::close(kept_);
+    if (IsStill(memory_, memory_identity_)) ::close(memory_);
+    kept_ = socket_ = memory_ = -1;
+    checks_.store(0, std::memory_order_relaxed);
     path_[0] = '\0';
     state_.store(kClosed, std::memory_order_release);
   }
@@ -174,6 +181,9 @@ class OwnPage {
   int socket_ = -1;
   int kept_ = -1;  // the connection, or the file with its lock
   Identity kept_identity_{};
+  int memory_ = -1;  // the page that was handed over by the socket
+  Identity memory_identity_{};
+  std::atomic<uint32_t> checks_{0};  // 1 during HandOverAgain
   BootClock clock_;
   OwnPage* next_ = nullptr;  // of those that Forget in a child
   bool listed_ = false;
@@ -320,7 +330,8 @@ inline int OwnPage::Make(const OwnPageOptions& options) noexcept {
     page = fill(file);
     const bool taken =
         page && ::fcntl(file, kAddSeals, kShrink | kGrow) == 0 && HandOver(file, options.writer);
-    ::close(file);
+    if (taken && IdentityOf(file, memory_identity_)) memory_ = file;
+    else ::close(file);
     if (page && !taken) ::munmap(page, sizeof(Page)), page = nullptr;
   }
   if (!page) {
@@ -341,6 +352,26 @@ inline int OwnPage::Make(const OwnPageOptions& options) noexcept {
   }
   page_.store(page, std::memory_order_release);
   return 0;
+}
+
+inline void OwnPage::HandOverAgain(Writer writer) noexcept {
+  if (memory_ < 0 || state_.load(std::memory_order_acquire) != kOpened ||
+      checks_.exchange(1, std::memory_order_acquire) != 0)
+    return;
+  const int before = errno;
+  bool connected = false;
+  if (IsStill(socket_, kept_identity_)) {
+    char byte;
+    const ssize_t got = ::recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    connected = got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
+    if (!connected) ::close(socket_);
+  }
+  if (!connected) {
+    kept_ = socket_ = -1;
+    if (IsStill(memory_, memory_identity_)) HandOver(memory_, writer);
+  }
+  errno = before;
+  checks_.store(0, std::memory_order_release);
 }
 
 inline Page* OwnPage::Open(const OwnPageOptions& options) noexcept {

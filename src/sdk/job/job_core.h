@@ -5,8 +5,9 @@
 // and any thread may call them; not signal handlers. What cannot be kept is dropped and counted in the page.
 //
 // There is one page a process. It is made at the first call that finds a running agent, or the folder of
-// $GPULENS_JOB_FOLDER; without both, a call costs some ns and looks again after 10 s. With GPULENS_PROBES=off
-// it is never made. The child of a fork has none of it, and makes its own at its first call.
+// $GPULENS_JOB_FOLDER, and is handed to the next agent within 5 s of calls when that one ended; without both,
+// a call costs some ns and looks again after 10 s. With GPULENS_PROBES=off it is never made. The child of a
+// fork has none of it, and makes its own at its first call.
 #pragma once
 
 #include <cstddef>

@@ -10,6 +10,8 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -289,14 +291,47 @@ TEST_F(JobPageOfTest, OffIsOff) {
             0);
 }
 
+// An agent's socket.
+class JobListener {
+ public:
+  explicit JobListener(const std::string& path) : listener_(::socket(AF_UNIX, SOCK_SEQPACKET, 0)) {
+    ::unlink(path.c_str());
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::listen(listener_.get(), 4), 0);
+  }
+  // Waits for a job, at most 20 s. None: no page came.
+  std::optional<job_page::JobPageReader> Accept() {
+    pollfd ready{listener_.get(), POLLIN, 0};
+    if (::poll(&ready, 1, 20'000) != 1) return {};
+    connection_ = UniqueFd(::accept(listener_.get(), nullptr, nullptr));
+    job_page::Hello hello{};
+    iovec bytes{&hello, sizeof hello};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message{};
+    message.msg_iov = &bytes, message.msg_iovlen = 1;
+    message.msg_control = control, message.msg_controllen = sizeof control;
+    if (::recvmsg(connection_.get(), &message, 0) != static_cast<ssize_t>(sizeof hello)) return {};
+    EXPECT_EQ(hello.magic, job_page::kMagic);
+    int descriptor = -1;
+    __builtin_memcpy(&descriptor, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof descriptor);
+    auto reader = job_page::JobPageReader::FromDescriptor(UniqueFd(descriptor));
+    if (!reader.ok()) {
+      ADD_FAILURE() << reader.error().detail;
+      return {};
+    }
+    return *std::move(reader);
+  }
+
+ private:
+  UniqueFd listener_, connection_;
+};
+
 TEST_F(JobPageOfTest, AnAgentGetsThePageByItsSocket) {
-  const UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
   const std::string path = folder->path() + "/job.sock";
-  path.copy(address.sun_path, sizeof address.sun_path - 1);
-  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  ASSERT_EQ(::listen(listener.get(), 4), 0);
+  JobListener listener(path);
   const pid_t child = ::fork();
   if (child == 0) {
     ::unsetenv(job_page::kFolderVariable);
@@ -306,27 +341,45 @@ TEST_F(JobPageOfTest, AnAgentGetsThePageByItsSocket) {
     const bool file = std::filesystem::exists(FileOf(::getpid()));
     ::_exit(kept && !file ? 0 : 1);
   }
-  const UniqueFd connection(::accept(listener.get(), nullptr, nullptr));
-  job_page::Hello hello{};
-  iovec bytes{&hello, sizeof hello};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &bytes, message.msg_iovlen = 1;
-  message.msg_control = control, message.msg_controllen = sizeof control;
-  ASSERT_EQ(::recvmsg(connection.get(), &message, 0), static_cast<ssize_t>(sizeof hello));
-  EXPECT_EQ(hello.magic, job_page::kMagic);
-  int descriptor = -1;
-  __builtin_memcpy(&descriptor, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof descriptor);
+  auto reader = listener.Accept();
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  auto reader = job_page::JobPageReader::FromDescriptor(UniqueFd(descriptor));
-  ASSERT_TRUE(reader.ok()) << reader.error().detail;
+  ASSERT_TRUE(reader);
   EXPECT_TRUE(reader->sealed());
   const auto copy = Read(*reader);
   EXPECT_EQ(copy.writer, job_page::Writer::kProgram);
   EXPECT_EQ(copy.library_version, "torch 9.9");
   EXPECT_EQ(copy.phases->current, Phase::kPrefill);
+}
+
+TEST_F(JobPageOfTest, TheNextAgentGetsThePageToo) {
+  const std::string path = folder->path() + "/again.sock";
+  auto first = std::make_unique<JobListener>(path);
+  int stop[2];
+  ASSERT_EQ(::pipe(stop), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(stop[1]);
+    ::unsetenv(job_page::kFolderVariable);
+    ::setenv(job_page::kSocketVariable, path.c_str(), 1);
+    pollfd end{stop[0], POLLIN, 0};
+    while (::poll(&end, 1, 20) == 0) const PhaseScope phase(JobPhase::kDecode);
+    ::_exit(0);
+  }
+  ::close(stop[0]);
+  ASSERT_TRUE(first->Accept());
+  first.reset();
+  JobListener second(path);
+  auto reader = second.Accept();  // within 5 s
+  ::close(stop[1]);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  ASSERT_TRUE(reader);
+  const auto copy = Read(*reader);
+  EXPECT_EQ(copy.pid, child);
+  EXPECT_GT(copy.phases->transitions, 10U);
 }
 
 TEST_F(JobPageOfTest, ManyThreadsLoseNothing) {
