@@ -76,12 +76,8 @@ Exit: 0 printed · 2 another shell)";
 
 // Reports an unknown command, with the nearest one.
 int NoCommand(const CLI::App& app, std::string_view word) {
-  if (std::string instead = InsteadOfCommand(word); !instead.empty()) {
-    WriteNote("gpulens: " + instead);
-  } else {
-    WriteNote("gpulens: no command \"" + std::string(word) + "\"." +
-              DidYouMean(word, SubcommandNames(app, true)) + "   gpulens help all lists them");
-  }
+  WriteNote("gpulens: no command \"" + std::string(word) + "\"." +
+            DidYouMean(word, SubcommandNames(app, true)) + "   gpulens help all lists them");
   return 2;
 }
 

@@ -18,8 +18,7 @@ from test_webhook import Hook
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-# Of the 25, one is not built yet: nccl_monitor.
-COMMANDS = ("nvml_monitor amd_monitor gaudi_monitor dcgm_monitor fleet_health_monitor cost_monitor vllm_monitor nim_monitor triton_monitor "
+COMMANDS = ("nvml_monitor amd_monitor gaudi_monitor dcgm_monitor fleet_health_monitor cost_monitor nccl_monitor vllm_monitor nim_monitor triton_monitor "
             "sglang_monitor tgi_monitor slurm_monitor slurm_job_monitor sacct_running sacct_publish sacct_backfill fsacct "
             "sacctmgr_qos sacctmgr_user scontrol scontrol_config sprio sshare storage").split()  # fmt: skip
 # Where a row is shown by another test.

@@ -58,16 +58,6 @@ SinkOption SinkOptionOf(const SinkSpec& sink, std::string_view given, std::strin
   return out;
 }
 
-std::string InsteadOfCommand(std::string_view word) {
-  if (word == "cost_monitor")
-    return "there is no cost_monitor in this version: costs of GPUs and tokens are not computed yet; "
-           "power and energy: gpulens nvml_monitor";
-  if (word == "nccl_monitor")
-    return "there is no nccl_monitor in this version: logs of NCCL are not read yet; NVLink and "
-           "InfiniBand: gpulens nvml_monitor, gpulens collect host";
-  return {};
-}
-
 LeadingOptions TakeLeadingOptions(int argc, char** argv) {
   LeadingOptions out;
   std::string file;

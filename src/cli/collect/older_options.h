@@ -40,9 +40,6 @@ Result<std::vector<std::pair<std::string, std::string>>> SplitPairs(const std::v
 // Finds the option `key` of a table, also within groups: "tls.ca_file". Null when there is none.
 const OptionSpec* FindOption(std::span<const OptionSpec> options, std::string_view key);
 
-// Returns the replacement for a command of older tools; empty for any other word.
-std::string InsteadOfCommand(std::string_view word);
-
 // Options that the l9gpu project has before its commands: `-d`, `--detach` and `--config FILE`.
 struct LeadingOptions {
   std::vector<std::string> arguments;  // without the program's name

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "base/files.h"
@@ -14,6 +15,7 @@
 namespace gpulens::nccl_files {
 namespace {
 
+constexpr size_t kCompared = 256;
 constexpr size_t kPiece = 256 << 10;  // of one read
 // A file that is no longer in its place is kept so long for late bytes of its process.
 constexpr Duration kKeptAfterMove = std::chrono::seconds(30);
@@ -21,6 +23,14 @@ constexpr Duration kKeptAfterMove = std::chrono::seconds(30);
 std::string_view LastPart(std::string_view path) {
   const size_t slash = path.rfind('/');
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+// Whether the bytes before `offset` are others than were read there: the file was cut and has grown since.
+bool WasReplaced(int fd, off_t offset, const std::string& last) {
+  if (last.empty()) return false;
+  std::array<char, kCompared> now{};
+  const ssize_t got = ::pread(fd, now.data(), last.size(), offset - static_cast<off_t>(last.size()));
+  return got >= 0 && std::string_view(now.data(), static_cast<size_t>(got)) != last;
 }
 
 }  // namespace
@@ -32,6 +42,7 @@ struct InspectorFiles::File {
   off_t offset = 0;
   bool skips = false;  // up to the end of a line that is too long, or was begun before
   std::string half;    // a line without its end
+  std::string last;    // bytes before `offset`
   Instant seen;        // in its place
 };
 
@@ -141,8 +152,9 @@ void InspectorFiles::ReadFile(File& file, size_t& budget,
                               const std::function<void(InspectorRecord&&)>& take) {
   struct stat info{};
   if (::fstat(file.fd.get(), &info) != 0) return;
-  if (info.st_size < file.offset) {
+  if (info.st_size < file.offset || WasReplaced(file.fd.get(), file.offset, file.last)) {
     file.offset = 0;
+    file.last.clear();
     file.half.clear();
     file.skips = false;
     ++counts_.cut;
@@ -155,7 +167,9 @@ void InspectorFiles::ReadFile(File& file, size_t& budget,
     const auto size = static_cast<size_t>(got);
     file.offset += got;
     budget -= size;
-    TakeLines(file, std::string_view(room_).substr(0, size), take);
+    const std::string_view bytes = std::string_view(room_).substr(0, size);
+    file.last = bytes.substr(size - std::min(size, kCompared));
+    TakeLines(file, bytes, take);
   }
   counts_.waiting += static_cast<uint64_t>(std::max<off_t>(info.st_size - file.offset, 0));
 }

@@ -137,6 +137,11 @@ TEST_F(InspectorFilesTest, FollowsRotationAndCuts) {
   Append(path_, Line(0, 6) + "\n");
   EXPECT_EQ(Poll(files), Numbers{6});
   EXPECT_EQ(files.counts().cut, 1u);
+  // Cut, and grown again to the same size.
+  ASSERT_EQ(::truncate(path_.c_str(), 0), 0);
+  Append(path_, Line(0, 7) + "\n");
+  EXPECT_EQ(Poll(files), Numbers{7});
+  EXPECT_EQ(files.counts().cut, 2u);
   std::filesystem::remove(path_ + ".1");
   EXPECT_EQ(Poll(files), Numbers{});
   EXPECT_EQ(files.counts().files, 1u);

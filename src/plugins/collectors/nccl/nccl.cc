@@ -31,10 +31,9 @@ constexpr std::string_view kReadFrom[] = {"end", "start"};
 constexpr OptionSpec kOptions[] = {
     BoolOption("pages", false,
                "Read the pages of jobs with gpulens' NCCL profiler plugin: gpulens run --probes=nccl"),
-    TextsOption(
-        "files", {},
-        "Files of NCCL Inspector: files, folders, or paths whose last part has a star. Of folders *.log, "
-        "*.json, *.jsonl and *.prom"),
+    TextsOption("files", {},
+                "Files of NCCL Inspector: files, folders, or paths whose last part has a star. Of folders "
+                "*.log, *.json, *.jsonl"),
     TextOption("read_from", "end",
                "Where files that are there at the start are read from; later ones are read whole", kReadFrom),
     TimeOption(
@@ -323,7 +322,7 @@ std::vector<Finding> Probe(const Config& config, Env&) {
   if (options.Bool("pages"))
     findings.push_back({Finding::kFound, "nccl", "pages of jobs with the NCCL profiler plugin", "", ""});
   for (const std::string& place : options.Texts("files")) {
-    const auto found = nccl_files::FilesOfPlace(place, {".log", ".json", ".jsonl", ".prom"}, 4096);
+    const auto found = nccl_files::FilesOfPlace(place, {".log", ".json", ".jsonl"}, 4096);
     Finding finding{Finding::kFound, "nccl", "", "", ""};
     if (!found) {
       finding.kind =
