@@ -17,8 +17,8 @@ struct EngineShares {
   double prefill = 0, decode = 0, queued = 0, idle = 0;
 };
 
-// Nothing where the page does not say what the engine did, or a counter fell. Work is divided by the times of
-// requests, those of decoding by the requests that decode at once; without such times tokens that were
+// Nothing where the page does not show what the engine did, or a counter fell. Work is divided by the times
+// of requests, those of decoding by the requests that decode at once; without such times tokens that were
 // generated are decode, else prompt tokens prefill. Without work: queued while requests wait, idle while
 // there are none.
 std::optional<EngineShares> SharesOf(const EngineCounters& before, const EngineCounters& after) noexcept;

@@ -119,11 +119,12 @@ TEST(ProcessPhases, ConfidenceIsThatOfTheLastMinute) {
   EXPECT_NEAR(phases.confidence(), 0, 1e-9);
 }
 
-// A job that does one thing after another, and what its page says of it.
+// A job that does one thing after another, and what its page has of it.
 class ScriptedJob {
  public:
-  enum class Says { kAll, kMarks };
-  ScriptedJob(unsigned seed, Says says, bool kernel_times) : says_(says), kernel_times_(kernel_times) {
+  enum class Reports { kAll, kMarks };
+  ScriptedJob(unsigned seed, Reports reports, bool kernel_times)
+      : reports_(reports), kernel_times_(kernel_times) {
     std::mt19937 random(seed);
     std::uniform_int_distribution<int> label(0, 4);
     std::uniform_real_distribution<double> length(0, 1);
@@ -167,7 +168,7 @@ class ScriptedJob {
       const bool ended = step.end <= now;
       const auto ns = static_cast<uint64_t>(std::min(step.end, now) - step.begin);
       const bool is_new = step.end > read_ && ended;
-      if (says_ == Says::kMarks || step.phase == Phase::kOptimizerStep) {
+      if (reports_ == Reports::kMarks || step.phase == Phase::kOptimizerStep) {
         if (step.begin > read_) marks.edges.push_back({static_cast<uint64_t>(step.begin), step.phase});
         marks.current = step.phase;
         marks.since_boot_ns = static_cast<uint64_t>(step.begin);
@@ -176,7 +177,7 @@ class ScriptedJob {
         marks.current = Phase::kUnknown;
         marks.since_boot_ns = static_cast<uint64_t>(step.begin);
       }
-      if (says_ == Says::kMarks) continue;
+      if (reports_ == Reports::kMarks) continue;
       switch (step.phase) {
         case Phase::kDataLoading:
           if (ended) page.data_loading->wait.sum_ns += ns;
@@ -218,7 +219,7 @@ class ScriptedJob {
     Phase phase;
     int64_t begin, end;
   };
-  const Says says_;
+  const Reports reports_;
   const bool kernel_times_;
   std::vector<Step> steps_;
   int64_t end_ = 0, read_ = 0;
@@ -259,8 +260,8 @@ struct Confusion {
   }
 };
 
-Confusion Play(unsigned seed, ScriptedJob::Says says, bool kernel_times) {
-  ScriptedJob job(seed, says, kernel_times);
+Confusion Play(unsigned seed, ScriptedJob::Reports reports, bool kernel_times) {
+  ScriptedJob job(seed, reports, kernel_times);
   std::mt19937 random(seed + 1);
   std::uniform_int_distribution<int64_t> period(900 * kMs, 1100 * kMs);
   ProcessPhases phases(job.begin());
@@ -299,22 +300,22 @@ void ExpectTimes(const Confusion& confusion, double error) {
 }
 
 TEST(GroundTruth, AJobThatMarksItsPhases) {
-  const Confusion confusion = Play(7, ScriptedJob::Says::kMarks, false);
+  const Confusion confusion = Play(7, ScriptedJob::Reports::kMarks, false);
   confusion.Print("marks");
   EXPECT_DOUBLE_EQ(confusion.right, confusion.all);
   ExpectTimes(confusion, 1e-9);
 }
 
 TEST(GroundTruth, AJobWithTheTimesOfItsKernels) {
-  const Confusion confusion = Play(7, ScriptedJob::Says::kAll, true);
+  const Confusion confusion = Play(7, ScriptedJob::Reports::kAll, true);
   confusion.Print("waits, collectives, kernel times, optimizer marked; read each second");
   EXPECT_GT(confusion.right / confusion.all, 0.98);
   ExpectTimes(confusion, 0.05);
 }
 
-// What launches do between two waits, and what is nothing at all, cannot be told apart.
+// What launches do between two waits, and what is nothing at all, cannot be distinguished.
 TEST(GroundTruth, AJobWhoseLaunchesAreCounted) {
-  const Confusion confusion = Play(7, ScriptedJob::Says::kAll, false);
+  const Confusion confusion = Play(7, ScriptedJob::Reports::kAll, false);
   confusion.Print("waits, collectives, launches counted, optimizer marked; read each second");
   EXPECT_EQ(confusion.sum, confusion.elapsed);
   for (auto phase : {Phase::kDataLoading, Phase::kNcclCollective, Phase::kOptimizerStep}) {
