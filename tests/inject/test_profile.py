@@ -115,7 +115,7 @@ class Profile(unittest.TestCase):
             for i in range(4) for unit, value in ((("kernels", "count"), 250), (("time", "nanoseconds"), 500000))})
 
     def test_a_running_process(self):
-        program = subprocess.Popen([BUILD / "fake_cuda_loop", "--seconds", "6", "--rate", "2000", "--sync-every", "20"],
+        program = subprocess.Popen([BUILD / "fake_cuda_loop", "--seconds", "10", "--rate", "2000", "--sync-every", "20"],
                                    stdout=subprocess.DEVNULL, env={
                                        **self.environment, "CUDA_INJECTION64_PATH": str(BUILD / "libgpulens-cuda.so"),
                                        "GPULENS_CUDA": "count", "GPULENS_JOB_SOCKET": str(self.folder / "none"),
@@ -125,10 +125,10 @@ class Profile(unittest.TestCase):
         deadline = time.monotonic() + 10
         while f"gpulens-job-{os.getuid()}-{program.pid}-2" not in Path(f"/proc/{program.pid}/maps").read_text():
             self.assertLess(time.monotonic(), deadline)
-        out = self.run_profile("--for", "1s", program.pid).stdout
+        out = self.run_profile("--for", "3s", program.pid).stdout
         count = int(re.search(r"% +([\d,]+) +2\.0 .*kernel_00", out)[1].replace(",", ""))
         self.assertGreater(count, 200)
-        self.assertLess(count, 4000)
+        self.assertLess(count, 10000)
         self.assertEqual(program.poll(), None)
 
     def test_what_cannot_be_measured_is_told(self):
