@@ -57,8 +57,8 @@ std::string RowOf(std::string_view word) {
   return {};
 }
 
-std::string FunctionOf(std::string_view function, bool twin) {
-  return std::string(function) + (twin ? "_ptsz" : "");
+std::string FunctionOf(std::string_view function, bool per_thread) {
+  return std::string(function) + (per_thread ? "_ptsz" : "");
 }
 
 void AddPoints(const bpf::ProcessFacts& facts, const std::string& proc, const bpf::LoadedLibrary& library,
@@ -71,8 +71,8 @@ void AddPoints(const bpf::ProcessFacts& facts, const std::string& proc, const bp
   }
   std::vector<std::string> names;
   for (size_t i = 0; i < bpf::kCudaFunctions; ++i) {
-    for (const bool twin : {false, true})
-      names.push_back(FunctionOf(bpf::CudaFunctionName(static_cast<CudaFunction>(i)), twin));
+    for (const bool per_thread : {false, true})
+      names.push_back(FunctionOf(bpf::CudaFunctionName(static_cast<CudaFunction>(i)), per_thread));
   }
   const std::vector<std::string_view> views(names.begin(), names.end());
   Result<bpf::ElfFunctions> found = bpf::FindElfFunctions(file->get(), views);

@@ -14,7 +14,7 @@ namespace gpulens::probes {
 // Blocks, for at most the timeout of each call. Used by one thread; movable.
 class ProbeClient {
  public:
-  // kUnavailable: none listens at `path`. Whoever listens there is not trusted: see probe_protocol.h.
+  // kUnavailable: none listens at `path`. What listens there is not trusted: see probe_protocol.h.
   static Result<ProbeClient> Connect(const std::string& path);
 
   // Sends a request and waits for its reply. After an error the connection is of no use. `stop_fd`: readable

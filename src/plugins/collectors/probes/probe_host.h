@@ -1,5 +1,5 @@
 // The probe host: attaches probes to processes for those who may request it, and removes them when the time
-// is over, the budget is exceeded, the agent is silent or somebody switches probes off.
+// is over, the budget is exceeded, the agent is silent or probes are switched off.
 //
 // A pure object over a ProbeBackend and a time that is passed in; probe_process.h runs it. Used by one
 // thread.

@@ -1,8 +1,8 @@
 // Messages between the probe host (probe_host.h), the agent and `gpulens probe`: one JSON object a line over
 // a Unix stream socket. A client sends a request and gets one reply; a connection may have many of them.
 //
-// Both sides judge what they read as bytes from outside: lines, lists and texts have limits, words are of a
-// closed alphabet, and numbers must be possible. kDataLoss names what is wrong.
+// Both sides validate what they read as bytes from outside: lines, lists and texts have limits, words are of
+// a closed alphabet, and numbers must be possible. kDataLoss names what is wrong.
 #pragma once
 
 #include <array>

@@ -37,11 +37,11 @@ namespace {
 using job_page::HistogramCopy;
 using std::chrono::seconds;
 
-constexpr Duration kBeat = seconds(1);          // the probe host detaches after 3 s of silence
-constexpr Duration kReplyTime = seconds(2);     // of one request
-constexpr int64_t kFreshNs = 3'000'000'000;     // of the last frame
-constexpr int64_t kStandInNs = 10'000'000'000;  // after which counts of a process that fell silent end
-constexpr uint64_t kTickNs = 10'000'000;        // of field 22 of /proc/PID/stat
+constexpr Duration kBeat = seconds(1);       // the probe host detaches after 3 s of silence
+constexpr Duration kReplyTime = seconds(2);  // of one request
+constexpr int64_t kFreshNs = 3'000'000'000;  // of the last frame
+constexpr int64_t kKeptNs = 10'000'000'000;  // after which counts of a process that fell silent end
+constexpr uint64_t kTickNs = 10'000'000;     // of field 22 of /proc/PID/stat
 
 // ---- Options.
 
@@ -422,7 +422,7 @@ class Probes final : public Collector {
       const bool replaced =
           (source == kUprobe && injected_.contains(pid)) || (source == "waker" && dated_.contains(pid));
       const bool gone =
-          at->second.seen_ns != now.boot_ns && (now.boot_ns - at->second.seen_ns > kStandInNs ||
+          at->second.seen_ns != now.boot_ns && (now.boot_ns - at->second.seen_ns > kKeptNs ||
                                                 names_.Find(static_cast<uint32_t>(pid)).start_ticks != start);
       if (!replaced && !gone) {
         ++at;
