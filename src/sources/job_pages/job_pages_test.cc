@@ -1,13 +1,12 @@
 #include "sources/job_pages/job_pages.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include <chrono>
-#include <thread>
 
 #include "base/testing/temp_folder.h"
 #include "job_page/job_page_testing.h"
@@ -29,7 +28,7 @@ UniqueFd ConnectTo(const std::string& path) {
   UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   for (int i = 0; i < 500; ++i) {
     if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0) return socket;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ::poll(nullptr, 0, 10);
   }
   return {};
 }
@@ -58,7 +57,7 @@ template <class Condition>
 bool Wait(Condition&& condition) {
   for (int i = 0; i < 1000; ++i) {
     if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ::poll(nullptr, 0, 10);
   }
   return false;
 }
