@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-
 #include "base/testing/temp_folder.h"
 #include "job_page/job_page_testing.h"
 
