@@ -5,8 +5,8 @@
         rows = demo.instant("sum(gpu_power_draw_watts)")       # [({label: value}, number)]
 
 Node `node-a` (cluster byoc_1) runs the built-in scenario, with a constant load so that no minute of its day differs from another one.
-Node `node-b` (cluster byoc_2) has what that scenario does not show: GPUs with fans and pages of vLLM 0.x, NIM, Triton, TGI and a
-training job with the SDK. `proxy` is a `gpulens proxy` with requests to three providers, of which one belongs to cluster byoc_2, as SGLang does.
+Node `node-b` (cluster byoc_2) has what that scenario does not show: GPUs with fans and pages of vLLM 0.x, NIM, Triton, TGI, a
+training job with the SDK, and a job of four ranks that reports from inside. `proxy` is a `gpulens proxy` with requests to three providers, of which one belongs to cluster byoc_2, as SGLang does.
 Prometheus calls them by their name in the label `instance`.
 
 As a program it starts the same and stays until it is interrupted: `python3 demo_prometheus.py --names "[native, zernel]"`.
@@ -147,6 +147,54 @@ class Training:
         self.process.stdout.close()
 
 
+class JobDemo:
+    """A job of four ranks, of which the last one is late in each collective, that launches kernels, marks its phases and waits for data: programs
+    that write its pages (tests/inject/job_page_program.cc). One step in a quarter of a second."""
+
+    EVERY = 0.25  # seconds
+    PROGRAM = BINARY.resolve().parent / "job_page_program"
+
+    def __init__(self, socket):
+        if not self.PROGRAM.exists():
+            raise unittest.SkipTest(f"not built: {self.PROGRAM}; ./dev test builds it")
+        self._socket, self._programs = socket, []
+        self._ranks = [self._start("nccl") for _ in range(4)]
+        for rank, program in enumerate(self._ranks):
+            self._do(program, f"communicator 0 0xab12 {rank} 4 dp 0000:{rank + 1:02x}:00.0")
+        self._cuda, self._marks = self._start("cuda"), self._start("program")
+        self._do(self._cuda, "device 0 0000:01:00.0")
+        self._traffic = Traffic(self._step, self.EVERY)
+
+    def _start(self, writer):
+        program = subprocess.Popen([self.PROGRAM, writer], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+                                   env={**os.environ, "GPULENS_JOB_SOCKET": self._socket})
+        self._programs.append(program)
+        self._do(program, "open")
+        return program
+
+    @staticmethod
+    def _do(program, command):
+        program.stdin.write(command + "\n")
+        answer = program.stdout.readline().strip()
+        assert answer and not answer.startswith("error"), f"{command}: {answer}"
+
+    def _step(self, number):
+        for rank, program in enumerate(self._ranks):
+            self._do(program, f"records 0 all_reduce 4 {(10_000 if rank == 3 else 30_000) + number * 7919 % 200} 67108864")
+        self._do(self._cuda, "launches 0 kernel 400 3000 9000")
+        self._do(self._cuda, "launches 0 graph 2 9000 12000")
+        self._do(self._cuda, "kernels 0 400 20000 50000")
+        for command in ("phase data_loading", "wait 20", "phase gpu_compute", "sleep 120", "phase optimizer_step", "sleep 20", "phase gpu_compute"):
+            self._do(self._marks, command)
+
+    def close(self):
+        self._traffic.close()
+        for program in self._programs:
+            program.stdin.close()
+            program.wait(10)
+            program.stdout.close()
+
+
 class ProxyDemo:
     """`gpulens proxy` with METRICS_TOKEN, and a few requests a second: plain ones and streams, to two providers that are paid and to one's own
     cluster; some fail, some clients have no right key, one has spent its budget. Metrics and spans go to `receiver`, records into `folder`."""
@@ -221,6 +269,7 @@ class DemoPrometheus:
             self.agents[node] = stack.enter_context(
                 Agent("--demo", config=self._config(node) + more[node] + self.extra, environment={"GPULENS_DEMO_SCENARIO": place}))
         stack.callback(Training(self.socket("node-b", "otlp")).close)
+        stack.callback(JobDemo(self.socket("node-b", "job")).close)
         self.sim("node-a", "set", "engine=all", f"load={LOAD}")
         if self.level == "all":  # below it no page shows that a reload was applied
             self._pages_with_their_own_names()
@@ -248,7 +297,8 @@ class DemoPrometheus:
         # l9gpu's names have host_name and k8s_cluster_name of the resource; native series have the attributes alone.
         return (f"state_dir: {self.folder}/{node}\nmetrics: {self.level}\ncontrol: {{socket: {self.socket(node, 'control')}}}\n"
                 f"attributes: {{cluster: {cluster}}}\nresource: {{cluster: {cluster}, attributes: {{host.name: {node}}}}}\n"
-                f"collectors: {{programs: {{socket: {self.socket(node, 'otlp')}}}}}\n"
+                f"jobs: {{socket: {self.socket(node, 'job')}}}\n"
+                f"collectors: {{programs: {{socket: {self.socket(node, 'otlp')}}}, nccl: {{pages: true}}, phases: {{enabled: true, pages: true}}, probes: {{enabled: true}}}}\n"
                 "analyzers: {cost: {price_per_gpu_hour: 2.49, pue: 1.2, electricity_per_kwh: 0.11, co2_grams_per_kwh: 380}}\n"
                 f"sinks:\n  prometheus: {{names: {self.names}}}\n")
 

@@ -4,6 +4,7 @@
 series without the label, too. `instance` is what Prometheus calls the node. A gateway counts the requests of the engines behind it, so
 sums over engines take the layer `engine` alone.
 """
+import inside
 import proxy
 from model import INF, Board, Column, Query, Row, Threshold, Variable, bars, heat, lines, stat, table
 
@@ -478,4 +479,4 @@ AGENT = Board(
         )),
     ))
 
-BOARDS = (FLEET, NODE_BOARD, GPU_BOARD, ENGINE, JOB, ENERGY, TRAINING, AGENT, proxy.BOARD)
+BOARDS = (FLEET, NODE_BOARD, GPU_BOARD, ENGINE, JOB, ENERGY, TRAINING, inside.BOARD, AGENT, proxy.BOARD)
