@@ -172,7 +172,7 @@ constexpr const char* kRunFooter = R"(
 
 --probes=nccl[:count|time|link][:chain],cuda[:count|time|profile][:hes],torch,none loads libraries into the program that
 report to the agent on this machine. A profiler that the environment names stays in place: nccl is refused then, or loads
-it behind its own with nccl:chain; cuda is refused. none turns off what the environment asks for. docs/nccl-plugin.md
+it behind its own with nccl:chain; cuda is refused. none turns off what the environment names. docs/nccl-plugin.md
 
 Output and error output pass through unchanged and are kept in a log. Metrics are parsed from both: dictionaries of
 Hugging Face's Trainer, loss=0.3, "loss: 3e-4", JSON lines, tqdm's bars, 942 samples/s. A program that uses

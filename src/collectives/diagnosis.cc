@@ -574,12 +574,15 @@ void Diagnosis::State::FindSlowRanks(int64_t now_ns, std::vector<Candidate>& out
       }
       AddBlast(fault, affected);
       fault.cause = CauseOf(fault, now_ns);
+      const std::string spread =
+          pair ? "of a pair, either may be the cause"
+               : Text("%.0f times as much as the others differ", static_cast<double>(worst.deviations));
       fault.evidence = Text(
-          "arrives %.3g ms after the median in each collective, %.3g %% of the job's time by rule %s; the "
-          "others "
-          "vary by 1/%.0f of it; %zu of %d ranks report",
-          fault.lateness_s * 1e3, fault.lost_share * 100, std::string(NameOf(fault.rule)).c_str(),
-          static_cast<double>(worst.deviations), communicator.members.size(), fault.ranks);
+          "arrives %.3g ms after the median of the ranks (rule %s), %s; the job loses %.3g %% of its time; "
+          "%zu of "
+          "%d ranks report",
+          fault.lateness_s * 1e3, std::string(NameOf(fault.rule)).c_str(), spread.c_str(),
+          fault.lost_share * 100, communicator.members.size(), fault.ranks);
       // A process stays one culprit, whichever of its communicators shows it best.
       if (host) candidate.identity = {fault.kind, place.first, 1, StableHash(place.second)};
       else candidate.identity = {fault.kind, 0, 0, communicator.members[group.front()].process};

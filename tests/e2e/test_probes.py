@@ -264,16 +264,16 @@ class Probes(unittest.TestCase):
         with Caller() as caller:
             self.attach(caller.pid)
 
-            def as_nobody(*words):
+            def as_another_user(*words):
                 return subprocess.run([BINARY.resolve(), "probe", words[0], "--config", self.file, *words[1:]], user=65534, group=65534, extra_groups=[],
                                       capture_output=True, text=True, timeout=30, check=False)  # fmt: skip
 
-            if as_nobody("status").returncode != 0:
-                self.skipTest("another user cannot run the program here: " + as_nobody("status").stderr)
-            self.assertEqual(json.loads(as_nobody("status", "--json").stdout)["targets"], [])
-            self.assertIn("not_permitted", as_nobody("detach", str(caller.pid)).stderr)
-            self.assertIn("not_permitted", as_nobody("attach", str(caller.pid)).stderr)
-            self.assertIn("not_permitted", as_nobody("kill-switch", "on").stderr)
+            if as_another_user("status").returncode != 0:
+                self.skipTest("another user cannot run the program here: " + as_another_user("status").stderr)
+            self.assertEqual(json.loads(as_another_user("status", "--json").stdout)["targets"], [])
+            self.assertIn("not_permitted", as_another_user("detach", str(caller.pid)).stderr)
+            self.assertIn("not_permitted", as_another_user("attach", str(caller.pid)).stderr)
+            self.assertIn("not_permitted", as_another_user("kill-switch", "on").stderr)
             self.assertEqual(len(self.status()["targets"]), 1)
 
 

@@ -3,7 +3,6 @@ import asyncio
 import json
 import pathlib
 import tempfile
-import time
 import unittest
 
 from agent import Agent, samples, value, wait_until
@@ -31,7 +30,13 @@ class Rows(unittest.TestCase):
         self.addCleanup(self.agent.__exit__)
         wait_until(socket.exists, what="the socket")
         self.socket = socket
-        time.sleep(1)  # the first tick is over: what comes later was observed by this agent
+        self.runs(2)  # what comes later was observed by this agent
+
+    def runs(self, count):
+        """Returns after so many runs of the collector more."""
+        name, of = "gpulens_collector_runs_total", {"collector": "phases", "result": "ok"}
+        before = value(self.agent.page(), name, **of) or 0
+        self.wait_for(name, lambda n: n >= before + count, **of)
 
     def job(self, writer="program"):
         job = JobPage(writer, socket=self.socket)
@@ -114,7 +119,7 @@ class Rows(unittest.TestCase):
         self.wait_for("zernel_scheduler_decisions_total", lambda n: n > before)
         self.assertIn("# TYPE zernel_scheduler_decisions_total counter", self.agent.page())
         # Those whose launches came once do not change any more.
-        time.sleep(1.5)
+        self.runs(3)
         marked = others[0]
         marked("phase gpu_compute", "sleep 1200")
         before = value(self.agent.page(), "zernel_scheduler_phase_transitions_total")
@@ -148,7 +153,7 @@ class Rows(unittest.TestCase):
         self.wait_for(LAUNCHES + "_count", lambda n: n == 1000, pid=str(cuda.pid))
         self.wait_for(COLLECTIVES + "_count", lambda n: n == 100, op="all_reduce")
         self.wait_for(WAITS + "_count", lambda n: n == 100, pid=str(loader.pid))
-        time.sleep(1.2)
+        self.runs(3)
         page, frame = self.agent.page(), self.frame()
         expected = {
             "cuda_latency_p50_us": value(page, LAUNCHES, quantile="0.5") * 1e6,

@@ -1,5 +1,5 @@
 // job_page_dump FILE: prints a job page as JSON, byte for byte as the writer left it. For tests and for
-// sessions on machines without the agent; what judges pages is job_page_reader.h.
+// sessions on machines without the agent; what checks pages is job_page_reader.h.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// A job that writes a page (src/job_page/job_page.h) as its standard input says: for tests of what reads
+// A job that writes a page (src/job_page/job_page.h) as its standard input commands: for tests of what reads
 // pages.
 //
 //   job_page_program [WRITER]         nccl | cuda | program (default)

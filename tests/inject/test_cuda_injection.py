@@ -159,7 +159,7 @@ class Counts(Cuda):
 
 
 class Levels(Cuda):
-    def test_count_alone_asks_for_no_records(self):
+    def test_count_alone_needs_no_records(self):
         page, _ = self.run_loop("--launches", 1000, cuda="count")
         device = self.device(page)
         self.assertEqual(device["launches"]["kernel"], 1000)
@@ -321,7 +321,7 @@ class Processes(Cuda):
         self.assertEqual(self.device(page)["launches"]["kernel"], 1000)
         self.assertEqual(len(self.pages.read("cuda")), 1)
 
-    def test_exec_begins_anew(self):
+    def test_exec_begins_again(self):
         self.run_loop("--launches", 1000, "--exec")
         deadline = time.monotonic() + 20
         while len(pages := self.pages.read("cuda")) < 2:

@@ -131,7 +131,7 @@ class Profile(unittest.TestCase):
         self.assertLess(count, 10000)
         self.assertEqual(program.poll(), None)
 
-    def test_what_cannot_be_measured_is_told(self):
+    def test_what_cannot_be_measured_is_named(self):
         done = self.run_profile("true", code=1)
         self.assertIn("true did not load the library", done.stderr)
         done = self.run_profile("no_such_program", code=1)

@@ -61,7 +61,7 @@ std::string Sentence(const RecorderFinding& finding) {
              ", and the GPU has not begun it: something before it is stuck there";
     case Mismatch::kNotEnded:
       return "all ranks have begun " + call +
-             ", and it did not end: a link or a GPU between them, no rank stands out";
+             ", and it did not end: a link or a GPU between them, no rank differs";
   }
   return "every collective that the dumps share was called by all ranks alike, and is complete";
 }

@@ -31,7 +31,7 @@ TEST(FlightRecorderCommand, NamesTheRank) {
   EXPECT_NE(json.find("\"culprits\":[3]"), std::string::npos) << json;
 }
 
-TEST(FlightRecorderCommand, WhatADumpSaysDoesNotReachTheTerminalRaw) {
+TEST(FlightRecorderCommand, TextOfADumpDoesNotReachTheTerminalRaw) {
   RecorderFinding finding;
   finding.mismatch = Mismatch::kDifferent;
   finding.name = "\x1b[2J";

@@ -151,7 +151,7 @@ CudaDevice* DeviceOf(Page& page, const cupti::CallbackData& call) noexcept {
   return DeviceAt(page, device);
 }
 
-void Tell(Page& page, const char* what, cupti::Result result) noexcept {
+void ReportTrouble(Page& page, const char* what, cupti::Result result) noexcept {
   char text[sizeof page.header.trouble];
   ::snprintf(text, sizeof text, "%s: CUPTI error %d", what, result);
   job_page::SetTrouble(page, text);
@@ -181,7 +181,7 @@ void FollowLevel(Page& page) noexcept {
     if (!state.several) SetKind(cupti::kGraphTrace, level != Level::kProfile);
     const cupti::Result result = SetKind(cupti::kConcurrentKernel, true);
     if (result != cupti::kSuccess) {
-      Tell(page, "kernels cannot be timed", result);
+      ReportTrouble(page, "kernels cannot be timed", result);
       level = Level::kCount;
     }
   }
@@ -195,7 +195,7 @@ void FollowLevel(Page& page) noexcept {
         state.cupti.EnableCallback(counts, state.subscriber, cupti::kDriverApi, call.id);
     // Old calls are not in every driver.
     if (result != cupti::kSuccess && counts && call.id == 307) {
-      Tell(page, "launches cannot be counted", result);
+      ReportTrouble(page, "launches cannot be counted", result);
       level = Level::kOff;
     }
   }
@@ -207,8 +207,8 @@ void FollowLevel(Page& page) noexcept {
 
 // On a thread of the job: has CUPTI return records that waited too long, at a low rate of launches, at which
 // it would keep them until a buffer is full.
-void FlushIfDue(uint64_t now, uint64_t patience_ns) noexcept {
-  if (now - state.delivered_ns.load(std::memory_order_relaxed) < patience_ns) return;
+void FlushIfDue(uint64_t now, uint64_t most_wait_ns) noexcept {
+  if (now - state.delivered_ns.load(std::memory_order_relaxed) < most_wait_ns) return;
   if (state.level.load(std::memory_order_relaxed) < static_cast<uint32_t>(Level::kTime)) return;
   if (state.flushing.exchange(1, std::memory_order_acquire) != 0) return;
   state.delivered_ns.store(now, std::memory_order_relaxed);
@@ -422,12 +422,12 @@ void Start(Page& page, const Options& options) noexcept {
                other[0] ? other : "not named");
     return job_page::SetTrouble(page, text);
   }
-  if (result != cupti::kSuccess) return Tell(page, "cuptiSubscribe", result);
+  if (result != cupti::kSuccess) return ReportTrouble(page, "cuptiSubscribe", result);
 
   if (options.hardware_times) {
     result = state.cupti.EnableHardwareTrace ? state.cupti.EnableHardwareTrace(1) : 1;
     if (result != cupti::kSuccess)
-      Tell(page, "no hardware event system here, kernels are timed as usual", result);
+      ReportTrouble(page, "no hardware event system here, kernels are timed as usual", result);
   }
   state.real_time = UsesRealTime();
   state.flush_ns = uint64_t{options.flush_ms} * 1'000'000;

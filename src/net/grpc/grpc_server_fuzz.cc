@@ -59,7 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   CHECK(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&world.address), world.size) == 0);
   if (::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) >= 0) ::shutdown(socket.get(), SHUT_WR);
-  // Until the server closes, which it does after it has accepted: only then its count says anything.
+  // Until the server closes, which it does after it has accepted: only then its count means anything.
   // libFuzzer's alarm interrupts a call each few seconds.
   char buffer[4096];
   while (true) {

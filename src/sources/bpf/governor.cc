@@ -110,10 +110,12 @@ void Governor::Detach(Target& target, Instant now, const std::string& why) {
 }
 
 void Governor::Reduce(Target& target, const TargetLoad& load, const Rates& rates, Instant now) {
-  const double thread =
-      (rates.hottest * load.count_ns + rates.hottest_timed * (load.timed_ns - load.count_ns)) * 1e-9;
-  const std::string cause =
-      RateText(std::max(rates.hottest, rates.events)) + " cost " + PercentText(thread) + " of a thread";
+  const double more = load.timed_ns - load.count_ns;
+  const double thread = (rates.hottest * load.count_ns + rates.hottest_timed * more) * 1e-9;
+  const double host = (rates.events * load.count_ns + rates.timed * more) * 1e-9;
+  const std::string cause = thread > options_.thread_budget
+                                ? RateText(rates.hottest) + " cost " + PercentText(thread) + " of a thread"
+                                : RateText(rates.events) + " cost " + PercentText(host) + " of a CPU";
   const Decision& present = target.decision;
   const int64_t sampling = present.state == ProbeState::kCounted
                                ? (Fits(load, rates, 0, 1, 1) ? 0 : -1)

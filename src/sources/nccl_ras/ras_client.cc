@@ -106,7 +106,7 @@ class RasClient::Exchange final : public StreamHandler {
         }
         const std::string line(Trim(std::string_view(line_).substr(0, end)));
         line_.erase(0, end + 1);
-        if (Status status = Judge(line); !status) return End(std::move(status)), false;
+        if (Status status = CheckAnswer(line); !status) return End(std::move(status)), false;
         if (++done_ < steps_.size()) {
           out_ = steps_[done_] + "\n";
           const bool last = done_ >= answered_;
@@ -126,7 +126,7 @@ class RasClient::Exchange final : public StreamHandler {
     if (!events_.on_bytes(bytes)) return End({Code::kDataLoss, "the answer of RAS is too long"}), false;
     return true;
   }
-  Status Judge(const std::string& line) const {
+  Status CheckAnswer(const std::string& line) const {
     if (done_ == 0) {
       if (line.size() > 15 && EqualsIgnoringCase(std::string_view(line).substr(0, 15), "SERVER PROTOCOL"))
         return Ok();

@@ -46,7 +46,7 @@ enum class Mismatch : uint8_t {
   kNotCalled,   // some ranks did not call it, while others wait in it
   kDifferent,   // ranks called different functions, sizes or types at one place
   kNotStarted,  // some ranks have called it, but their GPU has not begun it
-  kNotEnded,    // all ranks have begun it, and it did not end: no rank stands out
+  kNotEnded,    // all ranks have begun it, and it did not end: no rank differs
 };
 
 // What a set of dumps, one of each rank, shows.

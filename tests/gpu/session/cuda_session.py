@@ -159,12 +159,12 @@ def part_entries(session):
             offset = symbols[name][1]
             results["libcuda"]["bytes"][name] = data[offset:offset + 24].hex()
     # What a program gets that asks the driver for functions, as the runtime does.
-    ask = driver.cuGetProcAddress_v2
+    lookup = driver.cuGetProcAddress_v2
     results["cuGetProcAddress"] = {}
     for name in ("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", "cuGraphLaunch", "cuStreamSynchronize"):
         for flags, suffix in ((1, ""), (2, "_ptsz")):
             address, status = ctypes.c_void_p(), ctypes.c_int()
-            rc = ask(name.encode(), ctypes.byref(address), 13000, ctypes.c_uint64(flags), ctypes.byref(status))
+            rc = lookup(name.encode(), ctypes.byref(address), 13000, ctypes.c_uint64(flags), ctypes.byref(status))
             exported = symbols.get(name + suffix) or symbols.get(name)
             results["cuGetProcAddress"][name + suffix] = {
                 "rc": rc,
@@ -276,7 +276,7 @@ def part_overhead(session):
     return results
 
 
-# --- programs that are told to go on line by line
+# --- programs that go on line by line
 
 class Steps:
     """A child that prints "ready", does what a line on its input says, and prints one line of JSON for each."""

@@ -80,7 +80,7 @@ CUfunction FakeCudaFunctionOf(const char* name);
 void FakeCudaSet(uint64_t launch_ns, uint64_t delay_ns, uint64_t kernel_ns);
 void FakeCudaSetDevice(int device); /* of this thread's launches; default 0 */
 
-/* What the fake CUPTI is told. Callback ids are those of cupti_driver_cbid.h. */
+/* What the fake CUPTI gets to know. Callback ids are those of cupti_driver_cbid.h. */
 struct FakeCudaTracer {
   /* Both return at once when nothing is enabled. `scratch` is equal in enter and exit. Returns the
    * correlation. */
@@ -90,7 +90,7 @@ struct FakeCudaTracer {
    * future. */
   void (*kernel)(uint32_t correlation, const char* name, int device, uint64_t start_ns, uint64_t end_ns,
                  uint32_t graph, uint64_t node);
-  /* Whole graph. Returns 1 when its kernels are not to be told one by one. */
+  /* Whole graph. Returns 1 when its kernels are not reported one by one. */
   int (*graph)(uint32_t correlation, int device, uint64_t start_ns, uint64_t end_ns, uint32_t graph);
 };
 void FakeCudaTrace(const struct FakeCudaTracer* tracer); /* null: none */

@@ -110,9 +110,8 @@ class Nccl final : public Collector {
     Status status;
     if (files_) status = TakeFiles(now);
     if (Status ras = TakeRas(now); !ras && status) status = std::move(ras);
-    slowest_.Judge(now, [&](uint64_t communicator, int32_t rank, const std::string& operation, bool slowest) {
-      table_.SetSlowest(communicator, rank, operation, slowest);
-    });
+    slowest_.Evaluate(now, [&](uint64_t communicator, int32_t rank, const std::string& operation,
+                               bool slowest) { table_.SetSlowest(communicator, rank, operation, slowest); });
     table_.Write(out);
     ras_feed_.Write(out);
     ras_feed_.Feed(feed_, now, 2 * ras_interval_);

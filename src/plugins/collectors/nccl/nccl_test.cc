@@ -31,10 +31,10 @@ InspectorRecord Took(uint64_t communicator, int32_t rank, int64_t sequence, doub
 
 class SlowestRuleTest : public ::testing::Test {
  protected:
-  std::map<int32_t, bool> Judge() {
+  std::map<int32_t, bool> Evaluate() {
     std::map<int32_t, bool> flags;
-    rule_.Judge(now_,
-                [&](uint64_t, int32_t rank, const std::string&, bool slowest) { flags[rank] |= slowest; });
+    rule_.Evaluate(now_,
+                   [&](uint64_t, int32_t rank, const std::string&, bool slowest) { flags[rank] |= slowest; });
     return flags;
   }
   SlowestRule rule_{{}};
@@ -43,8 +43,8 @@ class SlowestRuleTest : public ::testing::Test {
 
 TEST_F(SlowestRuleTest, TwentyTimesSlower) {
   for (int32_t rank = 0; rank < 4; ++rank) rule_.Add(Took(1, rank, 7, rank == 2 ? 200'000 : 10'000), now_);
-  EXPECT_EQ(Judge(), (std::map<int32_t, bool>{{0, false}, {1, false}, {2, true}, {3, false}}));
-  EXPECT_TRUE(Judge().empty());
+  EXPECT_EQ(Evaluate(), (std::map<int32_t, bool>{{0, false}, {1, false}, {2, true}, {3, false}}));
+  EXPECT_TRUE(Evaluate().empty());
 }
 
 TEST_F(SlowestRuleTest, OtherSizesCommunicatorsAndSequencesDoNotCount) {
@@ -53,19 +53,19 @@ TEST_F(SlowestRuleTest, OtherSizesCommunicatorsAndSequencesDoNotCount) {
     rule_.Add(Took(1, rank, 8, 400'000), now_);
     rule_.Add(Took(2, rank, 7, 900'000), now_);
   }
-  for (const auto& [rank, slowest] : Judge()) EXPECT_FALSE(slowest) << rank;
+  for (const auto& [rank, slowest] : Evaluate()) EXPECT_FALSE(slowest) << rank;
 }
 
 TEST_F(SlowestRuleTest, RanksMayComeLaterAndTwoSuffice) {
   rule_.Add(Took(1, 0, 7, 100'000), now_);
-  EXPECT_EQ(Judge(), (std::map<int32_t, bool>{{0, false}}));
+  EXPECT_EQ(Evaluate(), (std::map<int32_t, bool>{{0, false}}));
   rule_.Add(Took(1, 1, 7, 5'000), now_);
-  EXPECT_EQ(Judge(), (std::map<int32_t, bool>{{0, true}, {1, false}}));
+  EXPECT_EQ(Evaluate(), (std::map<int32_t, bool>{{0, true}, {1, false}}));
   now_ = now_ + std::chrono::minutes(2);
-  EXPECT_TRUE(Judge().empty());
+  EXPECT_TRUE(Evaluate().empty());
   // Those that waited too long are gone.
   rule_.Add(Took(1, 2, 7, 100'000), now_);
-  EXPECT_EQ(Judge(), (std::map<int32_t, bool>{{2, false}}));
+  EXPECT_EQ(Evaluate(), (std::map<int32_t, bool>{{2, false}}));
 }
 
 TEST(BusBandwidth, HasNcclsRules) {

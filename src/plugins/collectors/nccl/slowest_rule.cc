@@ -19,8 +19,8 @@ void SlowestRule::Add(const nccl_files::InspectorRecord& record, Instant now) {
   else known->duration_us = numbered ? record.duration_us : std::max(known->duration_us, record.duration_us);
 }
 
-void SlowestRule::Judge(Instant now,
-                        const std::function<void(uint64_t, int32_t, const std::string&, bool)>& found) {
+void SlowestRule::Evaluate(Instant now,
+                           const std::function<void(uint64_t, int32_t, const std::string&, bool)>& found) {
   std::vector<double> sorted;
   for (auto at = waiting_.begin(); at != waiting_.end();) {
     const Key& key = at->first;

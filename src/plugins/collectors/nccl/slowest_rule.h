@@ -26,12 +26,12 @@ class SlowestRule {
   };
   explicit SlowestRule(const Options& options) : options_(options) {}
 
-  // Lines without a communicator are compared by kind and size, with those of the same Judge.
+  // Lines without a communicator are compared by kind and size, with those of the same Evaluate.
   void Add(const nccl_files::InspectorRecord& record, Instant now);
   // Calls `found` with each rank of the operations that got records since the last call. One that is alone is
   // not slower than its peers.
-  void Judge(Instant now, const std::function<void(uint64_t communicator, int32_t rank,
-                                                   const std::string& operation, bool slowest)>& found);
+  void Evaluate(Instant now, const std::function<void(uint64_t communicator, int32_t rank,
+                                                      const std::string& operation, bool slowest)>& found);
 
  private:
   using Key = std::tuple<uint64_t, std::string, int64_t, int64_t>;  // communicator, operation, sequence, size

@@ -320,7 +320,7 @@ int RunProbeProcess(const ProbeProcessOptions& options) {
   listening->reset();
   static_cast<void>(EnterSandbox(
       {.mode = options.sandbox, .filter = CallFilter::kLauncher, .files = std::nullopt, .capabilities = {}}));
-  int64_t end_ns = 0;  // not 0: when a worker that was told to end is killed
+  int64_t end_ns = 0;  // not 0: when a worker that should end is killed
   while (true) {
     pollfd polled{signals.get(), POLLIN, 0};
     ::poll(&polled, 1, kIdleMs);

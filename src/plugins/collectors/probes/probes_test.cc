@@ -36,7 +36,7 @@ template <class Condition>
 bool Wait(Condition&& condition) {
   for (int i = 0; i < 1000; ++i) {
     if (condition()) return true;
-    std::this_thread::sleep_for(milliseconds(10));
+    ::poll(nullptr, 0, 10);
   }
   return false;
 }
