@@ -62,12 +62,13 @@ TEST(Catalogue, NamesFollowTheRules) {
       EXPECT_TRUE((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_') << metric->name;
     }
     std::string_view area = metric->name.substr(0, metric->name.find('.'));
-    constexpr std::array<std::string_view, 25> kAreas = {
-        "k8s",      "container", "gpu",    "host",      "system",
-        "nvidia",   "nvswitch",  "amd",    "gaudi",     "intel",
-        "gpulens",  "process",   "target", "inference", "vllm",
-        "nim",      "triton",    "sglang", "tgi",       "slurm",
-        "training", "energy",    "cost",   "ledger",    "effective_compute"};
+    constexpr std::array<std::string_view, 28> kAreas = {
+        "k8s",      "container", "gpu",       "host",      "system",
+        "nvidia",   "nvswitch",  "amd",       "gaudi",     "intel",
+        "gpulens",  "process",   "target",    "inference", "vllm",
+        "nim",      "triton",    "sglang",    "tgi",       "slurm",
+        "training", "energy",    "cost",      "ledger",    "effective_compute",
+        "cuda",     "nccl",      "dataloader"};
     EXPECT_NE(std::ranges::find(kAreas, area), kAreas.end()) << metric->name;
   }
 }

@@ -30,7 +30,7 @@ NOT_IN_DEMO = {
 # What the demo's scenario shows once in its day of 24 minutes.
 OF_THE_DAY = {4: "GpuThrottling", 5: "GpuXid"}
 # What it shows on purpose: a notebook that holds a GPU and hardly uses it, engines whose latencies are above the objective, a budget that is too small.
-SHOWN = {*OF_THE_DAY.values(), "ProxyBudgetRefuses", "GpuIdleButAllocated", "InferenceTtftBudgetFast", "InferenceTtftBudgetSlow", "InferenceItlBudgetFast", "InferenceItlBudgetSlow"}
+SHOWN = {*OF_THE_DAY.values(), "CollectiveRankLate", "ProxyBudgetRefuses", "GpuIdleButAllocated", "InferenceTtftBudgetFast", "InferenceTtftBudgetSlow", "InferenceItlBudgetFast", "InferenceItlBudgetSlow"}
 NODE = "node-a"
 OURS = {rule["alert"] for file, rule in rules("alert") if file.stem == "gpu"}
 # Faults that are injected at the same time, one for each GPU, and the alerts that fire for that GPU; docs/truth-kit.md has the faults.
@@ -50,7 +50,7 @@ def selectors(expression):
     text = re.sub(r"\b(by|on|without|ignoring|group_left|group_right)\s*\([^)]*\)|\"\$1\"|\[[0-9a-z:]+\]|\boffset \w+", " ", expression)
     found = set()
     for name, matchers in re.findall(r"(?<![\w:\"])([a-zA-Z_:][\w:]*)\s*(\{[^}]*\})?(?!\s*\(|[\w:\"])", text):
-        if ":" in name or re.match(r"(gpu|gpulens|inference|vllm|cost|nvswitch|up|zumik|process)(_|$)", name):
+        if ":" in name or re.match(r"(gpu|gpulens|inference|vllm|cost|nvswitch|nccl|up|zumik|process)(_|$)", name):
             found.add(name + matchers)
     return found
 

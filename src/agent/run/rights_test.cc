@@ -265,6 +265,8 @@ void PlacesOf(std::span<const OptionSpec> options, const std::string& prefix, st
 TEST(RightsOfPlugins, AnOptionThatNamesAPlaceHasAHook) {
   const std::map<std::string, std::string> kNone = {
       {"collectors.targets.transport.unix_socket", "connects to it"},
+      {"collectors.nccl.collectives.transport.unix_socket", "connects to it"},
+      {"collectors.probes.socket", "connects to it"},
       {"sinks.otlp.transport.unix_socket", "connects to it"},
       {"sinks.remote_write.transport.unix_socket", "connects to it"},
       {"sinks.webhook.transport.unix_socket", "connects to it"},
