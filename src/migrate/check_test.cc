@@ -179,7 +179,7 @@ TEST(CheckQuery, ServesTheNamesOfOtherProjects) {
             std::vector<std::string>({"l9gpu"}));
   EXPECT_EQ(Check("l9gpu", "gpu_utilization_ratio").needs.Names(), std::vector<std::string>({"l9gpu"}));
   EXPECT_EQ(Check("zernel", "zernel_gpu_memory_used_bytes").verdict, Verdict::kKeeps);
-  EXPECT_EQ(Check("zernel", "zernel_scheduler_tasks").verdict, Verdict::kMissing);
+  EXPECT_EQ(Check("zernel", "zernel_gpu_memory_free_bytes").verdict, Verdict::kMissing);
   EXPECT_EQ(Check("otel", "hw_power_watts").needs.Names(), std::vector<std::string>({"otel_hw"}));
   EXPECT_EQ(Check("otel", "rate(gen_ai_server_request_duration_seconds_bucket[5m])").needs.Names(),
             std::vector<std::string>({"otel_genai"}));

@@ -13,7 +13,7 @@ const mostBytes = 150_000, mostRequests = 30;
 const shows = {
   overview: ['GPU 7', 'Newest events'], gpus: ['storefront/chat-a', 'slurm 48211'], engines: ['chat-a', 'search-c', 'Llama-3.3-70B'],
   events: ['events of the last'], energy: ['active', 'unattributed', 'storefront', 'price_per_gpu_hour'],
-  experiments: ['ft-8b', 'exp-'], gpulens: ['nvidia', 'targets/chat-a', 'prometheus', 'History'],
+  jobs: ['pt_main_thread', 'gpu compute'], experiments: ['ft-8b', 'exp-'], gpulens: ['nvidia', 'targets/chat-a', 'prometheus', 'History'],
 };
 
 let agent, browser, page;

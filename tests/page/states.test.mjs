@@ -147,7 +147,7 @@ test('without a GPU and an engine each view says why it is empty and what to do'
   const page = await openPage(browser, agent);
   const expected = {
     overview: /no GPU/i, gpus: /gpulens agent --demo/, engines: /No engine found[\s\S]*targets:/, events: /No event in the last|events of the last/,
-    energy: /gpulens agent --demo/, experiments: /gpulens run[\s\S]*experiments:\s+db:/, gpulens: /host/,
+    energy: /gpulens agent --demo/, jobs: /gpulens run --probes/, experiments: /gpulens run[\s\S]*experiments:\s+db:/, gpulens: /host/,
   };
   for (const [view, words] of Object.entries(expected)) {
     await page.evaluate((hash) => { location.hash = hash; }, '#/' + view);

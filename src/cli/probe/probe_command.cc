@@ -258,9 +258,11 @@ collectors.probes.enabled. They cost at most the budget: docs/probes.md.
 Exit: 0 done · 1 refused, or no probe host · 2 wrong use)";
 
 constexpr const char* kHostFooter = R"(
-Needs CAP_BPF and CAP_PERFMON, and CAP_SYS_PTRACE for processes of other users. The package
-has a unit: systemctl enable --now gpulens-probes. SIGHUP reads the configuration again.
-Exit: 0 stopped by Ctrl-C or SIGTERM · 1 cannot listen, or was killed · 2 wrong configuration)";
+It must have CAP_BPF and CAP_PERFMON, and for processes of other users
+CAP_SYS_PTRACE. The package has a unit: systemctl enable --now gpulens-probes.
+SIGHUP reads the configuration again.
+Exit: 0 stopped by Ctrl-C or SIGTERM · 1 cannot listen, or was killed · 2 wrong
+      configuration)";
 
 }  // namespace
 

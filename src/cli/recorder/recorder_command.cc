@@ -20,13 +20,19 @@ using torch_recorder::RecorderFinding;
 
 constexpr size_t kMaxDumpBytes = 64u << 20;
 constexpr const char* kRecorderFooter = R"(
-  gpulens flight-recorder /tmp/comm_lib_trace_rank_*     one file a rank, as PyTorch writes them at a timeout
-  gpulens flight-recorder rank0.json rank1.json          or the JSON of torch._C._distributed_c10d._dump_nccl_trace_json
+  gpulens flight-recorder /tmp/comm_lib_trace_rank_*
+                                         one file a rank, as PyTorch writes them
+                                         at a timeout
+  gpulens flight-recorder rank0.json rank1.json
+                                         or what _dump_nccl_trace_json returns
   gpulens flight-recorder --json FILE…
 
-The number at the end of a file's name is its rank. A dump is a pickle: it is read as plain data, and nothing in it is executed.
-PyTorch writes dumps with TORCH_NCCL_DUMP_ON_TIMEOUT=1 and TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE before 2.9).
-Exit: 0 all ranks matched · 1 they did not, or a file cannot be read · 2 wrong use)";
+The number at the end of a file's name is its rank. A dump is a pickle: it is
+read as plain data, and nothing in it is executed. PyTorch writes dumps with
+TORCH_NCCL_DUMP_ON_TIMEOUT=1 and TORCH_FR_BUFFER_SIZE=2000
+(TORCH_NCCL_TRACE_BUFFER_SIZE before 2.9).
+Exit: 0 all ranks matched · 1 they did not, or a file cannot be read · 2 wrong
+      use)";
 
 const char* NameOfMismatch(Mismatch mismatch) {
   switch (mismatch) {
