@@ -193,7 +193,7 @@ class Probes(unittest.TestCase):
         self.attach(caller.pid)
         # Any file of that name does it, within a quarter of a second.
         self.switch.mkdir()
-        wait_until(lambda: first_bytes(caller.pid) == original, 1, what="the program as it was")
+        wait_until(lambda: first_bytes(caller.pid) == original, 5, what="the program as it was")
         del agent
 
     def test_nothing_stays_when_anything_is_killed(self):
@@ -216,7 +216,7 @@ class Probes(unittest.TestCase):
                     self.attach(caller.pid)
                     self.assertNotEqual(first_bytes(caller.pid), original)
                     end()
-                    wait_until(lambda: first_bytes(caller.pid) == original, 1, what="the program as it was")
+                    wait_until(lambda: first_bytes(caller.pid) == original, 5, what="the program as it was")
                     self.host.wait(timeout=5)
                 self.host.stderr.close()
                 self.host = self.start_host()
@@ -225,7 +225,7 @@ class Probes(unittest.TestCase):
             wait_until(lambda: self.status()["agent"], what="the agent")
             self.attach(caller.pid)
             self.host.send_signal(signal.SIGHUP)
-            wait_until(lambda: first_bytes(caller.pid) == original, 1, what="the program as it was after SIGHUP")
+            wait_until(lambda: first_bytes(caller.pid) == original, 5, what="the program as it was after SIGHUP")
             self.attach(caller.pid)
             agent.process.kill()
             wait_until(lambda: first_bytes(caller.pid) == original, 5, what="the program as it was, 3 s after the agent")
