@@ -77,7 +77,7 @@ def svg(lines, title):
 
 def terminal(demo, words, keep_running):
     """Lines that tmux shows of a command, with escapes."""
-    socket = str(demo.folder / "tmux")
+    socket = str(demo.folder / f"tmux-{words[0]}")  # one each: a server that ends would take the next session with it
     tmux = ["tmux", "-S", socket, "-f", "/dev/null"]
     command = " ".join([demo.binary, *words])
     end = "" if keep_running else "; sleep 60"
