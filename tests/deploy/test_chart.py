@@ -366,7 +366,7 @@ class Refusals(unittest.TestCase):
         "listener: {enabled: true, tokenSecret: t, webConfigSecret: w}": "webConfigSecret holds everything",
         "monitors: {podMonitor: true}\nmonitoring: {sink: stdout}": "set listener.enabled: true",
         "monitors: {podMonitor: true, serviceMonitor: true}\n" + SCRAPED: "read every agent twice",
-        "nccl: {enabled: true}\n" + PUSH: "gpulens has no NCCL probe yet",
+        "nccl: {enabled: true}\n" + PUSH: "the chart loads nothing into the pods of jobs",
         "podSecurity: restricted\nxpuPerf: {enabled: true}\n" + PUSH: "takes a container with CAP_BPF",
         "xpuPerf: {enabled: true}\nmonitoring: {hostPID: false}\n" + PUSH: "set monitoring.hostPID: true",
         "xpuPerf: {enabled: true, probes: [cuda]}\n" + PUSH: "set xpuPerf.targets",

@@ -2,7 +2,7 @@
 {{- define "gpulens.validate" -}}
 {{- $v := .Values -}}
 {{- $vendors := include "gpulens.vendors" . -}}
-{{- if $v.nccl.enabled }}{{ fail "nccl.enabled: gpulens has no NCCL probe yet; set it to false" }}{{ end -}}
+{{- if $v.nccl.enabled }}{{ fail "nccl.enabled: the chart loads nothing into the pods of jobs: docs/nccl-plugin.md has how they load the plugin; set it to false" }}{{ end -}}
 {{- if $v.xpuPerf.enabled -}}
 {{- if ne $v.podSecurity "privileged" }}{{ fail "podSecurity: restricted: xpuPerf.enabled takes a container with CAP_BPF and CAP_PERFMON; set podSecurity: privileged" }}{{ end -}}
 {{- if not $v.monitoring.hostPID }}{{ fail "xpuPerf.enabled: probes follow processes of the node by their numbers there; set monitoring.hostPID: true" }}{{ end -}}
