@@ -314,7 +314,7 @@ Status DecodeBatch(std::string_view bytes, Batch& out) {
   if (const uint8_t version = in.Byte(); version != kBatchVersion)
     return {Code::kInvalidArgument,
             "batches of collectives have version 1 here, not " + std::to_string(version)};
-  const Status cut{Code::kDataLoss, "the batch of collectives is cut or cannot be true"};
+  Status cut{Code::kDataLoss, "the batch of collectives is cut or cannot be true"};
   out.sender = in.Fixed();
   out.number = in.Number();
   out.made_boot_ns = in.Signed();

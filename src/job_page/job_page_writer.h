@@ -139,7 +139,7 @@ class OwnPage {
   }
   static bool IdentityOf(int file, Identity& out) noexcept {
     // As a system call, since fstat has another symbol in each glibc.
-    struct stat_buffer {
+    struct StatBuffer {
       unsigned long device, inode, rest[30];
     } buffer;
     if (::syscall(SYS_fstat, file, &buffer) != 0) return false;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/stable_sort.h"
+
 namespace gpulens::phases {
 namespace {
 
@@ -131,8 +133,7 @@ void ProcessPhases::Decide(Evidence& evidence, Phase& phase) const noexcept {
 
 // Adds the time up to `until_ns` by evidence and phase, and counts the changes on the way.
 void ProcessPhases::Sweep(int64_t until_ns, Times& stretch) {
-  std::stable_sort(edges_.begin(), edges_.end(),
-                   [](const Edge& a, const Edge& b) { return a.at_ns < b.at_ns; });
+  SortStably(edges_, [](const Edge& a, const Edge& b) { return a.at_ns < b.at_ns; });
   int64_t at = now_ns_;
   auto add_until = [&](int64_t to) {
     if (to <= at) return;
@@ -191,8 +192,7 @@ void ProcessPhases::Advance(int64_t now_ns) {
   Sweep(now_ns, stretch);
   now_ns_ = now_ns;
   if (!portions_.empty()) {
-    std::stable_sort(portions_.begin(), portions_.end(),
-                     [](const Portion& a, const Portion& b) { return a.evidence < b.evidence; });
+    SortStably(portions_, [](const Portion& a, const Portion& b) { return a.evidence < b.evidence; });
     for (const Portion& portion : portions_) Take(portion, stretch);
     portions_.clear();
     // Where nothing with known times is better, the phase is the one that had most of the stretch.

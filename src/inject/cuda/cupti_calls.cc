@@ -127,7 +127,7 @@ const char* Load(Calls& out) noexcept {
 
 const char* OtherTool() noexcept {
   const char* name = nullptr;
-  ::dl_iterate_phdr(VisitForTools, &name);
+  ::dl_iterate_phdr(VisitForTools, static_cast<void*>(&name));
   return name;
 }
 

@@ -241,6 +241,7 @@ constexpr typename VersionOf<kVersion>::TableType MakeTable(Init init) noexcept 
 }  // namespace gpulens::nccl_plugin
 
 extern "C" {
+// NOLINTBEGIN(readability-identifier-naming): NCCL's names.
 [[gnu::visibility("default")]] constinit gpulens::nccl_abi::Table1 ncclProfiler_v1 =
     gpulens::nccl_plugin::MakeTable<1>(gpulens::nccl_plugin::InitBefore4<1>);
 [[gnu::visibility("default")]] constinit gpulens::nccl_abi::Table2 ncclProfiler_v2 =
@@ -255,4 +256,5 @@ extern "C" {
     gpulens::nccl_plugin::MakeTable<6>(gpulens::nccl_plugin::InitFrom5<6>);
 [[gnu::visibility("default")]] constinit gpulens::nccl_abi::Table7 ncclProfiler_v7 =
     gpulens::nccl_plugin::MakeTable<7>(gpulens::nccl_plugin::InitFrom5<7>);
+// NOLINTEND(readability-identifier-naming)
 }  // extern "C"

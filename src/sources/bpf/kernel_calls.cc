@@ -43,7 +43,7 @@ gpulens_bpf_self_function:
   .popsection
 )");
 #endif
-extern "C" void gpulens_bpf_self_function();
+extern "C" void gpulens_bpf_self_function();  // NOLINT(readability-identifier-naming)
 
 namespace gpulens::bpf {
 namespace {

@@ -681,11 +681,10 @@ Result<AttachOutcome> ProbeSession::Attach(int32_t pid, const AttachKinds& kinds
   for (uint32_t tgid : s.processes.Keys<uint32_t>(s.options.most_processes)) {
     process_value value{};
     if (!s.processes.Find(tgid, value) || static_cast<int32_t>(value.root) != pid) continue;
-    const auto scanned = s.Scan(static_cast<int32_t>(tgid), &out.libraries, &out.trouble);
+    auto scanned = s.Scan(static_cast<int32_t>(tgid), &out.libraries, &out.trouble);
     if (!scanned && static_cast<int32_t>(tgid) == pid) {
-      const Status why = scanned.error();
       Detach(pid);
-      return why;
+      return scanned.error();
     }
   }
   return out;

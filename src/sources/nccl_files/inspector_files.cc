@@ -175,7 +175,7 @@ void InspectorFiles::ReadFile(File& file, size_t& budget,
 }
 
 Status InspectorFiles::Poll(Instant now, const std::function<void(InspectorRecord&&)>& take) {
-  const Status found = Find(now);
+  Status found = Find(now);
   counts_.waiting = 0;
   size_t budget = options_.bytes_a_poll;
   if (next_ >= files_.size()) next_ = 0;

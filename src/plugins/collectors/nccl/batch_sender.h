@@ -40,7 +40,6 @@ class BatchSender {
   explicit BatchSender(Env& env);
 
   IoLoop& loop_;
-  Duration timeout_{};
   std::vector<std::shared_ptr<Gateway>> gateways_;
   std::vector<uint64_t> hashes_;
   std::unique_ptr<SentState> sent_;

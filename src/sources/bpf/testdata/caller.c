@@ -7,7 +7,7 @@
  *   mix FUNCTION CALLS      → mixed P50_NS P99_NS SUM_NS: 97 of 100 calls spin for 100 us, the others for 1 ms
  *   storm FUNCTION MS WORK  → stormed CALLS BEST_PER_SECOND, with WORK turns of a loop after each call
  *   end */
-#define _GNU_SOURCE
+#define _GNU_SOURCE  // NOLINT(bugprone-reserved-identifier,readability-identifier-naming)
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
