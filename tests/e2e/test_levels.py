@@ -31,7 +31,7 @@ class Levels(unittest.TestCase):
     def page(self, level):
         with Agent("--demo", config=f"metrics: {level}\n") as agent:
             # Series that need a second reading come last.
-            last = ("gpu_health_state", "gpu_sm_active") + (() if level == "essential" else ("gpu_interconnect_throughput",))
+            last = ("gpu_health_state", "gpu_sm_active", "zernel_scheduler_tasks{") + (() if level == "essential" else ("gpu_interconnect_throughput",))
             wait_until(lambda: all(name in agent.page() for name in last), what="a second tick")
             return agent.page()
 
