@@ -123,7 +123,7 @@ class HostLink {
         status = connected.status();
         if (connected) client = *std::move(connected);
       }
-      Result<ProbeReply> reply = status;
+      Result<ProbeReply> reply = client ? Result<ProbeReply>(ProbeReply()) : Result<ProbeReply>(status);
       if (client) {
         ProbeRequest request;
         request.verb = RequestVerb::kFrame;
@@ -499,7 +499,7 @@ std::vector<Finding> FindProbeHost(const Config& config, Env&) {
   Finding finding;
   finding.subject = "probes";
   Result<ProbeClient> client = ProbeClient::Connect(Options(config).Text("socket"));
-  Result<ProbeReply> reply = client.status();
+  Result<ProbeReply> reply = client ? Result<ProbeReply>(ProbeReply()) : Result<ProbeReply>(client.status());
   if (client) {
     ProbeRequest request;
     request.verb = RequestVerb::kStatus;
