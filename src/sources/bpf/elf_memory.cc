@@ -113,8 +113,8 @@ char* elf_strptr(Elf* elf, size_t section, size_t offset) {
 
 // Instead of libbpf's (linked with --wrap): it would walk the types of the kernel's modules for names that
 // the kernel itself does not have, which needs CAP_SYS_ADMIN. No program here reads anything of a module.
-int __wrap_bpf_btf_get_next_id(
-    uint32_t, uint32_t*) {  // NOLINT(bugprone-reserved-identifier,readability-identifier-naming)
+// NOLINTNEXTLINE(bugprone-reserved-identifier)
+int __wrap_bpf_btf_get_next_id(uint32_t, uint32_t*) {
   errno = ENOENT;
   return -ENOENT;
 }

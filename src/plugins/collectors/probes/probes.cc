@@ -439,10 +439,10 @@ class Probes final : public Collector {
       Event event;
       event.at = now;
       std::vector<AttributeSet::Attribute> attributes;
-      std::string whose;
+      std::string whose, name;  // attributes keep no copy
       if (note.pid != 0) {
         attributes.push_back({"process.pid", note.pid});
-        const std::string name = names_.Find(static_cast<uint32_t>(note.pid)).name;
+        name = names_.Find(static_cast<uint32_t>(note.pid)).name;
         if (!name.empty()) attributes.push_back({"process.executable.name", std::string_view(name)});
         whose = (name.empty() ? "process" : name) + " (pid " + std::to_string(note.pid) + ")";
         attributes.push_back({"gpulens.user", int64_t{note.user}});
