@@ -115,6 +115,7 @@ void LedgerWriter::Add(std::vector<Entry> entries, LedgerState state) {
                     std::make_move_iterator(entries.end()));
     state_ = std::move(state);
     now_ = clock_.Now();
+    without_last_ = attempts_ + (writing_ ? 1 : 0);
     if (waiting_.size() > kMostWaiting) {
       // Half of it, so that this is rare.
       const uint64_t dropped = Compact(waiting_, kMostWaiting / 2);
@@ -185,9 +186,8 @@ LedgerWriter::Counts LedgerWriter::counts() const {
 
 void LedgerWriter::WaitForAttempt() {
   std::unique_lock lock(mutex_);
-  const uint64_t before = attempts_;
   attempted_.wait_for(lock, std::chrono::seconds(20),
-                      [&] { return (!state_ && !writing_) || attempts_ != before; });
+                      [&] { return (!state_ && !writing_) || attempts_ > without_last_; });
 }
 
 }  // namespace gpulens::cost

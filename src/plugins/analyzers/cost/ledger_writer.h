@@ -47,7 +47,7 @@ class LedgerWriter {
     bool up = true;  // the last attempt succeeded
   };
   Counts counts() const;
-  // Waits until all is written, or an attempt has failed. For tests.
+  // Waits until all is written, or an attempt with what was added last has failed. For tests.
   void WaitForAttempt();
 
  private:
@@ -65,7 +65,7 @@ class LedgerWriter {
   std::optional<ledger::LedgerState> state_;  // set: there is something to write
   Instant now_;                               // of the last Add
   Counts counts_;
-  uint64_t attempts_ = 0;
+  uint64_t attempts_ = 0, without_last_ = 0;  // ended; and those that do not have what was added last
   bool stopping_ = false, writing_ = false, broken_ = false, logged_ = false;
   Backoff backoff_;
   std::thread thread_;
