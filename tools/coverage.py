@@ -46,8 +46,8 @@ def read_lines(build):
     lines = {}
     for file in json.loads(exported)["data"][0]["files"]:
         path = pathlib.Path(file["filename"])
-        if path.is_relative_to(tree.ROOT) and counted(path.relative_to(tree.ROOT)):
-            summary = file["summary"]["lines"]
+        summary = file["summary"]["lines"]
+        if path.is_relative_to(tree.ROOT) and counted(path.relative_to(tree.ROOT)) and summary["count"] > 0:
             lines[path.relative_to(tree.ROOT)] = (summary["count"], summary["covered"])
     return lines
 

@@ -314,7 +314,10 @@ TEST(EnergyMonitor, NamesAHangingCall) {
 TEST(EnergyMonitor, ReportsWhyThereIsNoDevice) {
   const EnergyMonitor found;
   EnergyMonitor again = found;
-  const EnergyResult result = again.Window().result(1s);
+  EnergyResult result = again.Window().result(1s);
+  // A process that opens a library may take long to start on a busy machine.
+  for (int i = 0; i < 20 && result.reason.find("still being opened") != std::string::npos; ++i)
+    result = again.Window().result(1s);
   if (found.status().ok()) {
     EXPECT_NE(found.vendor(), EnergyVendor::kNone);
     EXPECT_FALSE(found.devices().empty());

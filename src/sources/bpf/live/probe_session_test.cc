@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 
 #include "base/files.h"
@@ -198,9 +199,8 @@ TEST_F(ProbeSessionTest, FollowsExecAndLibrariesThatComeLate) {
   const auto child = ParseInt<pid_t>(executed.substr(9));
   ASSERT_TRUE(child);
   EXPECT_EQ(session->Follow(), 1u);
-  caller.Send("now");
-  caller.Wait("called");
-  caller.Wait("forked");
+  caller.Do("now", "called");
+  caller.Do("end", "forked");
   const auto stats = session->Read();
   ASSERT_TRUE(stats);
   EXPECT_EQ(CallsOf(*stats, caller.pid(), CudaFunction::kLaunchKernel), 1000u);
@@ -420,10 +420,9 @@ Instant RunGoverned(ProbeSession& session, Governor& governor, Duration time) {
 }
 
 TEST_F(ProbeSessionTest, AStormIsLeftAloneWithinASecond) {
-  const std::string storm = "storm cuLaunchKernel 600 1000";  // two million calls a second or so
+  const std::string storm = "storm cuLaunchKernel 300 1000";  // two million calls a second or so
   Caller caller;
   caller.Open(LibraryOf("push"));
-  const double bare = NumbersOf(caller.Do(storm, "stormed")).at(1);
   auto session = Open();
   ASSERT_TRUE(session);
   ASSERT_TRUE(session->Attach(caller.pid(), kLaunches));
@@ -435,12 +434,19 @@ TEST_F(ProbeSessionTest, AStormIsLeftAloneWithinASecond) {
   ASSERT_NE(detached.boot_ns, 0);
   const double took = std::chrono::duration<double>(detached - begin).count();
   EXPECT_LT(took, 1.0);
-  // The machine has other work, so the best of some rounds counts.
-  double after = 0;
-  for (int i = 0; i < 15 && after <= 0.99 * bare; ++i)
+  // Beside a program that never had probes, in turns, as the machine has other work; the best rounds count.
+  // Its library is another file, so that it would not have them either if they were still there.
+  const testing::TempFolder folder;
+  std::filesystem::copy_file(LibraryOf("push"), folder.path() + "/libcuda.so.1");
+  Caller without;
+  without.Open(folder.path() + "/libcuda.so.1");
+  double bare = 0, after = 0;
+  for (int i = 0; i < 20 && (i < 3 || after <= 0.99 * bare); ++i) {
+    bare = std::max(bare, NumbersOf(without.Do(storm, "stormed")).at(1));
     after = std::max(after, NumbersOf(caller.Do(storm, "stormed")).at(1));
-  std::printf("storm: bare %.0f calls/s, detached after %.2f s, then %.0f calls/s (%.2f %%)\n", bare, took,
-              after, 100 * (after / bare - 1));
+  }
+  std::printf("storm: detached after %.2f s, then %.0f calls/s; without probes %.0f (%.2f %%)\n", took, after,
+              bare, 100 * (after / bare - 1));
   EXPECT_GT(after, 0.97 * bare);
 }
 
