@@ -28,6 +28,33 @@ enum class ProcessState : uint8_t {
 // What the network proxy of a rank waits for in the collective that is not done.
 enum class ProxyWait : uint8_t { kUnknown, kGpu, kPeerCredit, kSend, kReceive, kCount };
 
+// Why a rank is slow or a collective hangs, as far as a reading of another source shows it.
+enum class Cause : uint8_t {
+  kUnknown,
+  kGpuClock,  // the clock of its GPU is held down
+  kGpuEcc,    // memory errors of its GPU
+  kNvlink,    // errors of its GPU's links to other GPUs
+  kNic,       // a network card of its host lost its link
+  kPcie,      // errors or a loss of the bus between GPU and host, or fewer lanes than there are
+  kHostCpu,   // programs of its host wait for a processor
+  kDataWait,  // it loads data
+  kGpuError,  // another error of its GPU, an XID of NVIDIA's driver
+  kCount,
+};
+inline constexpr size_t kCauses = static_cast<size_t>(Cause::kCount);
+
+// What another source noticed about a GPU or a host. Texts are printable UTF-8, at most 128 bytes.
+struct Hint {
+  std::string host;
+  std::string gpu;  // as in Process; empty: the whole host
+  Cause cause = Cause::kUnknown;
+  bool lasts = false;  // a state that held when it was seen last; else something that happened once
+  int64_t age_ns = 0;  // since it happened or was seen last, when the batch was made
+  std::string what;    // "XID 79: GPU no longer answers on PCIe", "its clock is held down by heat"
+
+  friend bool operator==(const Hint&, const Hint&) = default;
+};
+
 // The process behind a rank. Texts are printable UTF-8, at most 128 bytes; empty: unknown.
 struct Process {
   std::string host;
@@ -96,6 +123,7 @@ struct Batch {
   int64_t made_boot_ns = 0;
   std::vector<Process> processes;
   std::vector<Member> members;
+  std::vector<Hint> hints;
 
   friend bool operator==(const Batch&, const Batch&) = default;
 };

@@ -15,6 +15,7 @@ constexpr std::string_view kBatchMagic = "GPLC";
 constexpr size_t kBatchTexts = 4096;
 constexpr int64_t kMillisecondNs = 1'000'000;
 constexpr int32_t kMostPeer = 1 << 20;
+constexpr uint64_t kMostMilliseconds = uint64_t{1} << 40;
 
 void PutNumber(std::string& out, uint64_t value) {
   while (value >= 0x80) {
@@ -160,7 +161,7 @@ Progress TakeProgress(BatchReader& in) {
   progress.enqueued = progress.started + static_cast<uint64_t>(in.Signed());
   progress.bytes = in.Number();
   const uint64_t idle = in.Number();
-  if (idle > uint64_t{1} << 40) in.Fail();
+  if (idle > kMostMilliseconds) in.Fail();
   progress.idle_ns = in.failed() ? 0 : static_cast<int64_t>(idle) * kMillisecondNs;
   progress.wait = in.Value(ProxyWait::kCount);
   progress.peer = in.Int(kMostPeer) - 1;
@@ -237,13 +238,28 @@ void PutMember(std::string& out, const Batch& batch, const Member& member, uint6
   }
 }
 
+std::string_view TakeText(BatchReader& in, const std::vector<std::string_view>& texts) noexcept {
+  const uint64_t at = in.Number();
+  if (at >= texts.size()) in.Fail();
+  return in.failed() ? std::string_view() : texts[static_cast<size_t>(at)];
+}
+
+Hint TakeHint(BatchReader& in, const std::vector<std::string_view>& texts) {
+  Hint hint;
+  hint.host = TakeText(in, texts);
+  hint.gpu = TakeText(in, texts);
+  hint.what = TakeText(in, texts);
+  hint.cause = in.Value(Cause::kCount);
+  const uint8_t lasts = in.Byte();
+  const uint64_t age = in.Number();
+  if (lasts > 1 || age > kMostMilliseconds) in.Fail();
+  hint.lasts = lasts == 1;
+  hint.age_ns = in.failed() ? 0 : static_cast<int64_t>(age) * kMillisecondNs;
+  return hint;
+}
+
 void TakeMember(BatchReader& in, const Batch& batch, const std::vector<std::string_view>& texts,
                 Member& member) {
-  const auto text = [&]() -> std::string_view {
-    const uint64_t at = in.Number();
-    if (at >= texts.size()) in.Fail();
-    return in.failed() ? std::string_view() : texts[static_cast<size_t>(at)];
-  };
   const uint64_t process = in.Number();
   if (process >= batch.processes.size()) in.Fail();
   member.process = static_cast<uint32_t>(process);
@@ -253,7 +269,7 @@ void TakeMember(BatchReader& in, const Batch& batch, const std::vector<std::stri
   const uint8_t closed = in.Byte();
   if (closed > 1) in.Fail();
   member.closed = closed == 1;
-  member.name = text();
+  member.name = TakeText(in, texts);
   const size_t progress = in.Count(kFunctions);
   for (size_t i = 0; i < progress && !in.failed(); ++i) member.progress.push_back(TakeProgress(in));
   const size_t samples = in.Count(kMemberSamples);
@@ -285,8 +301,13 @@ void EncodeBatch(const Batch& batch, std::string& out) {
       continue;
     members.emplace_back(&member, texts.Add(member.name));
   }
+  std::vector<std::array<uint64_t, 3>> of_hint;
+  for (size_t i = 0; i < std::min(batch.hints.size(), kBatchHints); ++i) {
+    const Hint& hint = batch.hints[i];
+    of_hint.push_back({texts.Add(hint.host), texts.Add(hint.gpu), texts.Add(hint.what)});
+  }
   out += kBatchMagic;
-  out += static_cast<char>(kBatchVersion);
+  out += static_cast<char>(of_hint.empty() ? 1 : kBatchVersion);
   PutFixed(out, batch.sender);
   PutNumber(out, batch.number);
   PutSigned(out, batch.made_boot_ns);
@@ -304,6 +325,15 @@ void EncodeBatch(const Batch& batch, std::string& out) {
   }
   PutNumber(out, members.size());
   for (const auto& [member, name] : members) PutMember(out, batch, *member, name);
+  if (of_hint.empty()) return;
+  PutNumber(out, of_hint.size());
+  for (size_t i = 0; i < of_hint.size(); ++i) {
+    const Hint& hint = batch.hints[i];
+    for (uint64_t text : of_hint[i]) PutNumber(out, text);
+    out += static_cast<char>(hint.cause);
+    out += hint.lasts ? '\1' : '\0';
+    PutNumber(out, static_cast<uint64_t>(std::max<int64_t>(hint.age_ns, 0) / kMillisecondNs));
+  }
 }
 
 Status DecodeBatch(std::string_view bytes, Batch& out) {
@@ -311,15 +341,17 @@ Status DecodeBatch(std::string_view bytes, Batch& out) {
   if (bytes.size() > kBatchBytes) return {Code::kInvalidArgument, "the batch has more than 4 MiB"};
   if (!bytes.starts_with(kBatchMagic)) return {Code::kInvalidArgument, "this is no batch of collectives"};
   BatchReader in(bytes.substr(kBatchMagic.size()));
-  if (const uint8_t version = in.Byte(); version != kBatchVersion)
-    return {Code::kInvalidArgument,
-            "batches of collectives have version 1 here, not " + std::to_string(version)};
+  const uint8_t version = in.Byte();
+  if (version < 1 || version > kBatchVersion)
+    return {Code::kInvalidArgument, "batches of collectives have version 1 or " +
+                                        std::to_string(kBatchVersion) + " here, not " +
+                                        std::to_string(version)};
   Status cut{Code::kDataLoss, "the batch of collectives is cut or cannot be true"};
   out.sender = in.Fixed();
   out.number = in.Number();
   out.made_boot_ns = in.Signed();
   std::vector<std::string_view> texts;
-  const size_t text_count = in.Count(kBatchTexts + 4 * kBatchProcesses);
+  const size_t text_count = in.Count(kBatchTexts + 4 * kBatchProcesses + 3 * kBatchHints);
   for (size_t i = 0; i < text_count && !in.failed(); ++i) {
     const std::string_view text = in.Text(in.Count(kTextBytes));
     if (!IsName(text)) in.Fail();
@@ -339,6 +371,8 @@ Status DecodeBatch(std::string_view bytes, Batch& out) {
   }
   const size_t members = in.Count(kBatchMembers);
   for (size_t i = 0; i < members && !in.failed(); ++i) TakeMember(in, out, texts, out.members.emplace_back());
+  const size_t hints = version >= 2 ? in.Count(kBatchHints) : 0;
+  for (size_t i = 0; i < hints && !in.failed(); ++i) out.hints.push_back(TakeHint(in, texts));
   return in.failed() || in.left() != 0 ? cut : Ok();
 }
 
@@ -360,6 +394,14 @@ std::vector<Batch> DivideBatch(const Batch& batch, std::span<const uint64_t> url
     if (added) part.processes.push_back(batch.processes[member.process]);
     part.members.push_back(member);
     part.members.back().process = process->second;
+  }
+  for (const Hint& hint : batch.hints) {
+    for (Batch& part : parts) {
+      const bool about = std::ranges::any_of(part.processes, [&](const Process& process) {
+        return process.host == hint.host && (hint.gpu.empty() || process.gpu == hint.gpu);
+      });
+      if (about) part.hints.push_back(hint);
+    }
   }
   return parts;
 }

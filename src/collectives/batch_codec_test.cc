@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <set>
+#include <map>
 
 #include "base/hash.h"
 #include "collectives/world_testing.h"
@@ -43,6 +43,9 @@ Batch SomeBatch() {
   member.samples.clear();
   member.links.clear();
   batch.members.push_back(member);
+  batch.hints.push_back(
+      {"node-1", "GPU-2", Cause::kPcie, false, 12'000'000'000, "XID 79: GPU no longer answers on PCIe"});
+  batch.hints.push_back({"node-1", "", Cause::kHostCpu, true, 0, "programs wait for a processor"});
   return batch;
 }
 
@@ -58,6 +61,36 @@ TEST(BatchCodec, ReadsWhatItWrites) {
   const Status status = DecodeBatch(Encoded(batch), again);
   ASSERT_TRUE(status.ok()) << status.detail;
   EXPECT_EQ(again, batch);
+  EXPECT_EQ(Encoded(batch)[4], 2);
+}
+
+TEST(BatchCodec, AnOlderGatewayTakesABatchWithoutHints) {
+  Batch batch = SomeBatch();
+  batch.hints.clear();
+  std::string bytes = Encoded(batch);
+  EXPECT_EQ(bytes[4], 1);
+  Batch again;
+  ASSERT_TRUE(DecodeBatch(bytes, again).ok());
+  EXPECT_EQ(again, batch);
+  // Without the count of hints it is cut.
+  bytes[4] = 2;
+  EXPECT_EQ(DecodeBatch(bytes, again).code, Code::kDataLoss);
+}
+
+TEST(BatchCodec, RefusesHintsThatCannotBeTrue) {
+  const Batch batch = SomeBatch();
+  Batch out;
+  const std::string bytes = Encoded(batch);
+  // Of the last hint: cause, whether it lasts, its age.
+  for (const size_t from_end : {3u, 2u}) {
+    std::string bad = bytes;
+    bad[bad.size() - from_end] = '\x20';
+    EXPECT_EQ(DecodeBatch(bad, out).code, Code::kDataLoss) << from_end;
+  }
+  Batch many = batch;
+  many.hints.assign(kBatchHints + 5, batch.hints[0]);
+  ASSERT_TRUE(DecodeBatch(Encoded(many), out).ok());
+  EXPECT_EQ(out.hints.size(), kBatchHints);
 }
 
 TEST(BatchCodec, EveryCutIsRefused) {
@@ -71,10 +104,10 @@ TEST(BatchCodec, EveryCutIsRefused) {
 TEST(BatchCodec, RefusesWhatIsNoBatch) {
   Batch out;
   std::string bytes = Encoded(SomeBatch());
-  bytes[4] = 2;
+  bytes[4] = 3;
   const Status version = DecodeBatch(bytes, out);
   EXPECT_EQ(version.code, Code::kInvalidArgument);
-  EXPECT_THAT(version.detail, HasSubstr("version 1 here, not 2"));
+  EXPECT_THAT(version.detail, HasSubstr("version 1 or 2 here, not 3"));
   EXPECT_EQ(DecodeBatch("{}", out).code, Code::kInvalidArgument);
   EXPECT_EQ(DecodeBatch(std::string(5u << 20, 'x'), out).code, Code::kInvalidArgument);
   Batch control = SomeBatch();
@@ -116,9 +149,16 @@ TEST(BatchCodec, ARankTakesLittle) {
   options.jitter_s = 0.0002;
   World world(options);
   size_t bytes = 0, batches = 0, samples = 0;
+  std::map<std::string, int> hint_at;
   while (world.now_s() < 60) {
     world.Step([&](const Batch& batch, Instant) {
       Batch more = batch;
+      // One hint of each GPU in five seconds: of a host that is hot.
+      for (const Process& process : batch.processes) {
+        if (hint_at[process.gpu]++ % 5 == 0)
+          more.hints.push_back({process.host, process.gpu, Cause::kGpuClock, true, 0,
+                                "its clock is held down by heat: 1200 MHz, the others have 1980"});
+      }
       for (const Member& member : batch.members) {
         samples += member.samples.size();
         for (uint64_t i = 1; i < 16; ++i) {
@@ -157,6 +197,8 @@ TEST(BatchCodec, DividesByCommunicator) {
     ++share[used];
     EXPECT_EQ(parts[used].members.size(), 2u);
     EXPECT_EQ(parts[used].processes[parts[used].members[0].process], batch.processes[1]);
+    EXPECT_EQ(parts[used].hints, batch.hints);
+    EXPECT_TRUE(parts[(used + 1) % 3].hints.empty()) << "it has no process of that host";
     // A gateway less moves its own share alone.
     const std::vector<Batch> fewer = DivideBatch(batch, std::span(urls).first(2));
     if (used < 2) {

@@ -47,19 +47,6 @@ inline constexpr size_t kHangKinds = 6;
 // What the culprits of a fault are.
 enum class FaultScope : uint8_t { kRank, kHost, kLink, kCommunicator };
 
-// Why, as far as a hint of another source names it.
-enum class Cause : uint8_t {
-  kUnknown,
-  kGpuClock,
-  kGpuEcc,
-  kNvlink,
-  kNic,
-  kPcie,
-  kHostCpu,
-  kDataWait,
-  kCount,
-};
-
 // A rule for slow ranks; docs/stragglers.md has its numbers.
 enum class LatenessRule : uint8_t {
   kFast,          // much time in each of three short windows
@@ -107,14 +94,14 @@ struct Fault {
   double hung_s = 0;  // for how long nothing moved
   // What it holds up.
   uint32_t jobs = 0, pods = 0, affected_ranks = 0, communicators = 0;
-  std::string evidence;  // a sentence with the numbers
+  std::string evidence;  // a sentence with the numbers, and with the hint that names the cause
   Instant since;         // when it was raised
 };
 
 struct FaultChange {
   enum class Kind : uint8_t {
     kRaised,
-    kChanged,  // other culprits, or another kind of hang, by better evidence
+    kChanged,  // other culprits, another kind of hang, or a cause, by better evidence
     kCleared,
   } kind = Kind::kRaised;
   Fault fault;
@@ -174,8 +161,10 @@ class Diagnosis {
 
   // Takes what one host reports. `now` is the clock of this machine; it must not run backwards.
   void Add(const Batch& batch, Instant now);
-  // A reading of another source about a GPU, or a whole host (`gpu` empty). It counts for a minute.
-  void AddHint(std::string_view host, std::string_view gpu, Cause cause, Instant now);
+  // Takes what another source noticed about the GPU or host of a rank; Add does so with those of a batch. A
+  // hint is a cause of a fault of the same GPU or host alone: one that lasts for a minute after it was seen,
+  // one that happened from a minute before the fault began until the fault ends.
+  void AddHint(const Hint& hint, Instant now);
   // Joins what waited long enough, closes windows, and applies the rules for hangs. Call a few times a
   // second.
   void Advance(Instant now);

@@ -17,7 +17,9 @@
 namespace gpulens::collectives {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::SizeIs;
 using FaultOf = WorldFault::Kind;
 
@@ -469,12 +471,78 @@ TEST(Worlds, HintsNameTheCause) {
   run.Until(24);
   ASSERT_TRUE(run.Find(FaultKind::kSlowRank));
   EXPECT_EQ(run.Find(FaultKind::kSlowRank)->cause, Cause::kUnknown);
-  run.diagnosis->AddHint("node-1", "GPU-1-5", Cause::kGpuClock, run.world->now());
-  run.diagnosis->AddHint("node-1", "", Cause::kNic, run.world->now());
+  const auto add = [&](const char* gpu, Cause cause, const char* what) {
+    run.diagnosis->AddHint({"node-1", gpu, cause, true, 0, what}, run.world->now());
+  };
+  add("GPU-1-4", Cause::kGpuEcc, "of another GPU");
+  run.diagnosis->AddHint({"node-2", "GPU-1-5", Cause::kGpuEcc, true, 0, "of another host"}, run.world->now());
   run.Until(26);
-  EXPECT_EQ(run.Find(FaultKind::kSlowRank)->cause, Cause::kGpuClock);
+  EXPECT_EQ(run.Find(FaultKind::kSlowRank)->cause, Cause::kUnknown) << "a hint of another GPU";
+  add("GPU-1-5", Cause::kGpuClock, "its clock is held down by heat");
+  add("GPU-1-5", Cause::kNvlink, "less likely");
+  add("", Cause::kNic, "of the host");
+  run.Until(28);
+  const Fault* fault = run.Find(FaultKind::kSlowRank);
+  EXPECT_EQ(fault->cause, Cause::kGpuClock);
+  EXPECT_THAT(fault->evidence, EndsWith("; its GPU: its clock is held down by heat"));
+  ASSERT_FALSE(run.seen.empty());
+  EXPECT_EQ(run.seen.back().change.kind, FaultChange::Kind::kChanged) << "the cause became known later";
+  EXPECT_EQ(run.seen.back().change.fault.cause, Cause::kGpuClock);
+  const size_t changes = run.seen.size();
   run.Until(95);
   EXPECT_EQ(run.Find(FaultKind::kSlowRank)->cause, Cause::kUnknown) << "a hint counts for a minute";
+  EXPECT_EQ(run.seen.size(), changes) << "that nothing shows the cause any more is no event";
+}
+
+// A hang of rank 13 (its GPU: GPU-1-5) with a hint that came `before_s` before it.
+std::unique_ptr<WorldRun> HangWithHint(FaultOf kind, double before_s, Hint hint) {
+  auto run = std::make_unique<WorldRun>(WithFault(Ranks(64), kind));
+  run->Until(kFaultAtS - 1);
+  hint.age_ns = static_cast<int64_t>((before_s - 1) * 1e9);
+  run->diagnosis->AddHint(hint, run->world->now());
+  run->Until(kFaultAtS + 40);
+  EXPECT_TRUE(run->Find(FaultKind::kHang));
+  return run;
+}
+
+TEST(Worlds, AnXidNamesTheCauseOfAHang) {
+  const Hint xid{"node-1", "GPU-1-5", Cause::kPcie, false, 0, "XID 79: GPU no longer answers on PCIe"};
+  for (const FaultOf kind : {FaultOf::kNotArrived, FaultOf::kCrash, FaultOf::kLinkStops}) {
+    const auto run = HangWithHint(kind, 8, xid);
+    const Fault& fault = *run->Find(FaultKind::kHang);
+    EXPECT_EQ(fault.cause, Cause::kPcie);
+    EXPECT_THAT(fault.evidence, HasSubstr(" reported XID 79: GPU no longer answers on PCIe "));
+    EXPECT_THAT(fault.evidence, EndsWith(" s before the wait began"));
+    if (kind == FaultOf::kLinkStops) {
+      EXPECT_THAT(fault.evidence, HasSubstr("the GPU of rank 13 reported"));
+    }
+    EXPECT_EQ(run->seen.back().change.kind, FaultChange::Kind::kRaised) << "the event has the cause";
+  }
+}
+
+TEST(Worlds, AHintThatDoesNotExplainAHangChangesNothing) {
+  const Hint xid{"node-1", "GPU-1-5", Cause::kPcie, false, 0, "XID 79"};
+  Hint clock = xid, other = xid;
+  clock.cause = Cause::kGpuClock;
+  other.gpu = "GPU-1-4";
+  EXPECT_EQ(HangWithHint(FaultOf::kNotArrived, 63, xid)->Find(FaultKind::kHang)->cause, Cause::kUnknown)
+      << "more than a minute before";
+  EXPECT_EQ(HangWithHint(FaultOf::kNotArrived, 8, clock)->Find(FaultKind::kHang)->cause, Cause::kUnknown)
+      << "a slow GPU does not stop";
+  const auto run = HangWithHint(FaultOf::kNotArrived, 8, other);
+  EXPECT_EQ(run->Find(FaultKind::kHang)->cause, Cause::kUnknown);
+  EXPECT_THAT(run->Find(FaultKind::kHang)->evidence, Not(HasSubstr("XID")));
+}
+
+TEST(Worlds, AHintOfOneRankExplainsACommunicatorThatIsSlow) {
+  WorldRun run(WithFault(Ranks(64), FaultOf::kSlowLink, 0.3));
+  run.Until(kFaultAtS + 1);
+  run.diagnosis->AddHint({"node-1", "", Cause::kNic, false, 0, "port 1 of mlx5_0 down"}, run.world->now());
+  run.Until(20);
+  ASSERT_TRUE(run.Find(FaultKind::kSlowCommunication));
+  EXPECT_EQ(run.Find(FaultKind::kSlowCommunication)->cause, Cause::kNic);
+  EXPECT_THAT(run.Find(FaultKind::kSlowCommunication)->evidence,
+              HasSubstr("; the host of rank 13 reported port 1 of mlx5_0 down "));
 }
 
 TEST(Worlds, MemoryOf4096RanksIsBounded) {
