@@ -511,7 +511,7 @@ TEST(Worlds, AnXidNamesTheCauseOfAHang) {
     const auto run = HangWithHint(kind, 8, xid);
     const Fault& fault = *run->Find(FaultKind::kHang);
     EXPECT_EQ(fault.cause, Cause::kPcie);
-    EXPECT_THAT(fault.evidence, HasSubstr(" reported XID 79: GPU no longer answers on PCIe "));
+    EXPECT_THAT(fault.evidence, HasSubstr(" reported XID 79: GPU no longer answers on PCIe, "));
     EXPECT_THAT(fault.evidence, EndsWith(" s before the wait began"));
     if (kind == FaultOf::kLinkStops) {
       EXPECT_THAT(fault.evidence, HasSubstr("the GPU of rank 13 reported"));
@@ -542,7 +542,7 @@ TEST(Worlds, AHintOfOneRankExplainsACommunicatorThatIsSlow) {
   ASSERT_TRUE(run.Find(FaultKind::kSlowCommunication));
   EXPECT_EQ(run.Find(FaultKind::kSlowCommunication)->cause, Cause::kNic);
   EXPECT_THAT(run.Find(FaultKind::kSlowCommunication)->evidence,
-              HasSubstr("; the host of rank 13 reported port 1 of mlx5_0 down "));
+              HasSubstr("; the host of rank 13 reported port 1 of mlx5_0 down, "));
 }
 
 TEST(Worlds, MemoryOf4096RanksIsBounded) {

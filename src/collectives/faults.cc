@@ -191,7 +191,7 @@ void Diagnosis::State::Explain(Fault& fault, uint32_t communicator, int64_t now_
   }
   const auto seconds =
       static_cast<int64_t>(std::llround(static_cast<double>(begin_ns - shown.hint->at_ns) / 1e9));
-  fault.evidence += " reported " + shown.hint->what + " " + std::to_string(std::abs(seconds)) + " s " +
+  fault.evidence += " reported " + shown.hint->what + ", " + std::to_string(std::abs(seconds)) + " s " +
                     (seconds >= 0 ? "before" : "after");
   fault.evidence += fault.kind == FaultKind::kHang ? " the wait began" : " this was found";
 }

@@ -5,7 +5,7 @@ gpulens_plugins(collectors
   DEPS gpulens_net_grpc gpulens_scrape_engine gpulens_scrape_gpu gpulens_sources_amdsmi gpulens_sources_amdsmi_probe
        gpulens_sources_hl_smi gpulens_sources_host gpulens_sources_kernel_log gpulens_sources_kubelet_api gpulens_sources_nvml
        gpulens_sources_nvml_probe gpulens_sources_nvml_processes gpulens_sources_pci_aer gpulens_sources_slurm gpulens_wire_otlp
-       gpulens_base_sandbox gpulens_collectives gpulens_phases gpulens_job_page gpulens_sources_bpf gpulens_sources_job_pages gpulens_sources_nccl_files gpulens_sources_nccl_ras gpulens_wire_json
+       gpulens_base_sandbox gpulens_catalog_codes gpulens_collectives gpulens_phases gpulens_job_page gpulens_sources_bpf gpulens_sources_job_pages gpulens_sources_nccl_files gpulens_sources_nccl_ras gpulens_wire_json
   TEST_DEPS gpulens_names gpulens_net_blocking gpulens_sources_amdsmi_reader gpulens_sources_amdsmi_simulated
             gpulens_sources_nvml_reader gpulens_sources_nvml_simulated)
 gpulens_plugins(analyzers DEPS gpulens_catalog_codes gpulens_energy gpulens_ledger gpulens_store gpulens_store_ledger

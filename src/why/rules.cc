@@ -751,10 +751,8 @@ constexpr Row kRows[] = {
       "has the nodes.",
       "Linux, numastat: docs.kernel.org/admin-guide/numastat.html"},
      NumaRemote},
-    // A quarter: a loader or tokenizer that waits a quarter of its time is late for a GPU that would not wait
-    // for it.
-    {{"cpu_pressure", "Host processors", WhyKind::kHost, kCpuRoles, 0.25, kMinute, kMostOfAMinute,
-      "some program waits for a processor for more than {p} of {d}", kMedium,
+    {{"cpu_pressure", "Host processors", WhyKind::kHost, kCpuRoles, limits::kMostCpuPressure, kMinute,
+      kMostOfAMinute, "some program waits for a processor for more than {p} of {d}", kMedium,
       "the share itself; at most, as the program that waits may not be one of the GPU's",
       "Find who uses the processors; give programs of GPUs cores of their own, or fewer loader workers.",
       kPsi},

@@ -98,8 +98,6 @@ constexpr int64_t kSecond = 1'000'000'000, kSlowLinkDelay = limits::kSlowLinkSec
 // process, and what a load causes in passing. Registration with the fabric takes minutes after a boot.
 constexpr int64_t kSilentDelay = 10 * kSecond, kNeverReadDelay = 60 * kSecond, kMissingDelay = 30 * kSecond,
                   kFabricDelay = 300 * kSecond, kThrottleDelay = 10 * kSecond, kHeatDelay = 60 * kSecond;
-// Within five minutes. DCGM calls 8 PCIe replays a minute too many.
-constexpr double kMostReplays = 40;
 // The share of readings that may fail, the time over which it is taken in nanoseconds, and the most that one
 // reading counts for in it.
 constexpr double kMostFailing = 0.4, kMeanOver = 60e9, kMostWeight = 0.1;
@@ -236,7 +234,7 @@ void GpuHealth::ValidateBoard(const GpuNow& gpu, int64_t now_ns, ConditionSet& f
   put(HealthCondition::kInforomCorrupt, gpu[GpuInput::kInforomValid].value_or(1) == 0);
   if (auto replays = gpu[GpuInput::kReplays]) replays_.Read(now_ns, *replays);
   if (auto errors = gpu[GpuInput::kLinkErrors]) link_errors_.Read(now_ns, *errors);
-  put(HealthCondition::kPcieReplays, replays_.grown() > kMostReplays);
+  put(HealthCondition::kPcieReplays, replays_.grown() > limits::kMostPcieReplays);
   put(HealthCondition::kLinkErrors, link_errors_.grown() > limits::kMostLinkErrors);
   // Boards in use without a bridge have links that are down by design: only the difference is a fault.
   // Splitting a GPU into MIG instances takes its links down.

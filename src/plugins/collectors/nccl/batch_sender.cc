@@ -23,6 +23,8 @@ constexpr size_t kShownBytes = 200;  // of a refusal
 constexpr Duration kBatchTimeout = std::chrono::seconds(5);
 // Samples are worth sending at once; what hangs is seen after many seconds.
 constexpr Duration kStateEvery = std::chrono::milliseconds(950);
+// A hint counts for a minute; a new one is sent at once.
+constexpr Duration kHintEvery = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -75,6 +77,8 @@ struct BatchSender::Gateway : std::enable_shared_from_this<BatchSender::Gateway>
 struct BatchSender::SentState {
   using Key = std::pair<uint64_t, int32_t>;  // communicator, rank
   std::map<Key, int64_t> at_ns;
+  // Of hints: when they were sent, by GPU and cause.
+  std::map<std::pair<std::string, collectives::Cause>, int64_t> hints_ns;
 };
 
 BatchSender::BatchSender(Env& env) : loop_(*env.io), sent_(std::make_unique<SentState>()) {}
@@ -120,6 +124,18 @@ void BatchSender::Send(collectives::Batch batch, Instant now) {
     return member.progress.empty() && member.samples.empty() && member.links.empty() && !member.closed;
   });
   std::erase_if(at_ns, [&](const auto& entry) {
+    return now.boot_ns - entry.second > Duration(std::chrono::minutes(1)).count();
+  });
+  if (!batch.members.empty()) {
+    std::erase_if(batch.hints, [&](const collectives::Hint& hint) {
+      int64_t& at = sent_->hints_ns[{hint.gpu, hint.cause}];
+      const int64_t since = now.boot_ns - at;
+      const bool soon = at != 0 && since < kHintEvery.count() && (hint.lasts || hint.age_ns > since);
+      if (!soon) at = now.boot_ns;
+      return soon;
+    });
+  }
+  std::erase_if(sent_->hints_ns, [&](const auto& entry) {
     return now.boot_ns - entry.second > Duration(std::chrono::minutes(1)).count();
   });
   std::vector<collectives::Batch> parts = collectives::DivideBatch(batch, hashes_);

@@ -30,7 +30,7 @@ class BatchSender {
                                                    TransportOptions transport, Env& env);
   ~BatchSender();
 
-  // State of ranks is left out that was sent within the last second.
+  // State of ranks is left out that was sent within the last second, and hints of the last five seconds.
   void Send(collectives::Batch batch, Instant now);
   Counts counts() const;
 

@@ -5,6 +5,7 @@
 #include "base/result.h"
 #include "catalog/nccl.h"
 #include "net/message/address.h"
+#include "plugins/latest_snapshot.h"
 
 namespace gpulens {
 
@@ -46,6 +47,10 @@ CollectivesJoin::~CollectivesJoin() {
 }
 
 void CollectivesJoin::Take(collectives::Batch own, Instant now) {
+  if (env_.latest) {
+    if (const Ref<const Snapshot> snapshot = env_.latest->latest()) hints_.Read(*snapshot, now);
+    hints_.AddTo(own, now);
+  }
   if (sender_) return sender_->Send(std::move(own), now);
   diagnosis_->Add(own, now);
   if (joins_) {

@@ -13,6 +13,7 @@
 #include "collectives/diagnosis.h"
 #include "core/frame_writer.h"
 #include "plugins/collectors/nccl/batch_sender.h"
+#include "plugins/collectors/nccl/hint_feed.h"
 #include "plugins/config.h"
 #include "plugins/plugin.h"
 #include "plugins/remote_access.h"
@@ -47,7 +48,8 @@ class CollectivesJoin {
   static Result<std::unique_ptr<CollectivesJoin>> Open(CollectivesOptions options, Env& env);
   ~CollectivesJoin();
 
-  // Takes what this host knows, and, with `join`, what others have sent; or sends it.
+  // Takes what this host knows, with the hints of the latest tick, and, with `join`, what others have sent;
+  // or sends it.
   void Take(collectives::Batch own, Instant now);
   // Null with the role `send`: gateways have it.
   collectives::Diagnosis* diagnosis() noexcept { return diagnosis_ ? &*diagnosis_ : nullptr; }
@@ -59,6 +61,7 @@ class CollectivesJoin {
   Env& env_;
   std::optional<collectives::Diagnosis> diagnosis_;
   std::unique_ptr<BatchSender> sender_;
+  HintFeed hints_;
   bool joins_ = false;
   uint64_t received_ = 0;
   std::array<Series, 5> batches_;
