@@ -8,7 +8,7 @@
 //     failed
 //
 // Open makes system calls and belongs in the initialisation of a library. Everything else may be called from
-// any thread, makes no system call and never waits.
+// any thread and never waits; it makes no system call, but HandOverIfDue a few in five seconds.
 #pragma once
 
 #include <errno.h>
@@ -110,9 +110,16 @@ class OwnPage {
   uint64_t Now() const noexcept { return clock_.Now(); }
   // Of the process that opened the page, without a system call.
   int32_t pid() const noexcept { return pid_; }
-  // Hands the page to the next agent if the one that had it ended. Makes a few system calls and never waits:
-  // for every few seconds. Does nothing where the page is a file.
-  void HandOverAgain(Writer writer) noexcept;
+  // Hands the page to the next agent if the one that had it ended, or to the first one that listens if the
+  // page is a file in memory, which is then removed. For each event, `now`: Now(). It compares a time; once
+  // in five seconds it makes a few system calls, of which none waits. Keeps errno.
+  void HandOverIfDue(uint64_t now) noexcept {
+    uint64_t due = due_ns_.load(std::memory_order_relaxed);
+    if (now < due) [[likely]]
+      return;
+    if (due_ns_.compare_exchange_strong(due, now + kHandOverEveryNs, std::memory_order_relaxed))
+      HandOverAgain();
+  }
   // Removes the page's file, if it is one; the page stays usable. At the end of the process.
   void RemoveFile() noexcept {
     if (path_[0] != '\0') ::unlink(path_);
@@ -120,6 +127,7 @@ class OwnPage {
   }
 
  private:
+  static constexpr uint64_t kHandOverEveryNs = 5'000'000'000;
   enum State : uint32_t { kClosed, kOpening, kOpened };
   struct Identity {
     uint64_t device, inode;
@@ -148,8 +156,10 @@ class OwnPage {
   }
   static uint64_t StartTicks() noexcept;
   static void Describe(Page& page, const OwnPageOptions& options, uint64_t now) noexcept;
+  static void CopySocketPath(char (&to)[sizeof(sockaddr_un::sun_path)]) noexcept;
   int MakeMemoryFile() noexcept;
-  bool HandOver(int file, Writer writer) noexcept;
+  bool HandOver(int file) noexcept;
+  [[gnu::cold]] void HandOverAgain() noexcept;
   int MakeFile(Writer writer) noexcept;
   int Make(const OwnPageOptions& options) noexcept;
   void Keep(int descriptor) noexcept {
@@ -181,13 +191,17 @@ class OwnPage {
   int socket_ = -1;
   int kept_ = -1;  // the connection, or the file with its lock
   Identity kept_identity_{};
-  int memory_ = -1;  // the page that was handed over by the socket
+  int memory_ = -1;  // the page's memory, where it can be handed over
   Identity memory_identity_{};
+  Writer writer_ = Writer::kNone;
   std::atomic<uint32_t> checks_{0};  // 1 during HandOverAgain
+  std::atomic<uint64_t> due_ns_{0};  // of HandOverAgain
   BootClock clock_;
   OwnPage* next_ = nullptr;  // of those that Forget in a child
   bool listed_ = false;
   char path_[256] = {};
+  // Empty: none. The environment is read at the start only, since the program may change it at any time.
+  char socket_path_[sizeof(sockaddr_un::sun_path)] = {};
 };
 
 inline constinit std::atomic<OwnPage*> own_pages{nullptr};
@@ -251,17 +265,22 @@ inline int OwnPage::MakeMemoryFile() noexcept {
   return static_cast<int>(::syscall(SYS_memfd_create, "gpulens-job", kCloseOnExec | kAllowSealing));
 }
 
-inline bool OwnPage::HandOver(int file, Writer writer) noexcept {
+inline void OwnPage::CopySocketPath(char (&to)[sizeof(sockaddr_un::sun_path)]) noexcept {
   const char* path = ::secure_getenv(kSocketVariable);
   if (!path) path = kDefaultSocket;
+  to[0] = '\0';
+  if (::strlen(path) < sizeof to) CopyText(to, path);
+}
+
+inline bool OwnPage::HandOver(int file) noexcept {
+  if (socket_path_[0] == '\0') return false;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const size_t length = ::strlen(path);
-  if (length == 0 || length >= sizeof address.sun_path) return false;
-  ::memcpy(address.sun_path, path, length);
+  static_assert(sizeof address.sun_path == sizeof socket_path_);
+  ::memcpy(address.sun_path, socket_path_, sizeof socket_path_);
   const int connection = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (connection < 0) return false;
-  Hello hello{kMagic, kLayout, static_cast<uint32_t>(writer)};
+  Hello hello{kMagic, kLayout, static_cast<uint32_t>(writer_)};
   iovec bytes{&hello, sizeof hello};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
@@ -316,6 +335,9 @@ inline int OwnPage::MakeFile(Writer writer) noexcept {
 inline int OwnPage::Make(const OwnPageOptions& options) noexcept {
   clock_.Choose();
   pid_ = ::getpid();
+  writer_ = options.writer;
+  CopySocketPath(socket_path_);
+  due_ns_.store(clock_.Now() + kHandOverEveryNs, std::memory_order_relaxed);
   const auto fill = [&](int file) -> Page* {
     if (::ftruncate(file, sizeof(Page)) != 0) return nullptr;
     if (const int error = Reserve(file, options.writer); error != 0) return errno = error, nullptr;
@@ -328,8 +350,7 @@ inline int OwnPage::Make(const OwnPageOptions& options) noexcept {
   if (file >= 0) {
     constexpr int kAddSeals = 1033, kShrink = 2, kGrow = 4;  // F_ADD_SEALS: newer than the oldest glibc
     page = fill(file);
-    const bool taken =
-        page && ::fcntl(file, kAddSeals, kShrink | kGrow) == 0 && HandOver(file, options.writer);
+    const bool taken = page && ::fcntl(file, kAddSeals, kShrink | kGrow) == 0 && HandOver(file);
     if (taken && IdentityOf(file, memory_identity_)) memory_ = file;
     else ::close(file);
     if (page && !taken) ::munmap(page, sizeof(Page)), page = nullptr;
@@ -349,27 +370,30 @@ inline int OwnPage::Make(const OwnPageOptions& options) noexcept {
       return error;
     }
     Keep(file);
+    // The agent takes files in memory alone, and those have seals.
+    constexpr int kGetSeals = 1034;
+    if (::fcntl(file, kGetSeals) >= 0 && IdentityOf(file, memory_identity_)) memory_ = file;
   }
   page_.store(page, std::memory_order_release);
   return 0;
 }
 
-inline void OwnPage::HandOverAgain(Writer writer) noexcept {
-  if (memory_ < 0 || state_.load(std::memory_order_acquire) != kOpened ||
+inline void OwnPage::HandOverAgain() noexcept {
+  if (memory_ < 0 || socket_path_[0] == '\0' || state_.load(std::memory_order_acquire) != kOpened ||
       checks_.exchange(1, std::memory_order_acquire) != 0)
     return;
   const int before = errno;
   bool connected = false;
-  if (IsStill(socket_, kept_identity_)) {
-    char byte;
-    const ssize_t got = ::recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    connected = got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
-    if (!connected) ::close(socket_);
+  if (socket_ >= 0) {
+    if (IsStill(socket_, kept_identity_)) {
+      char byte;
+      const ssize_t got = ::recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+      connected = got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
+      if (!connected) ::close(socket_);
+    }
+    if (!connected) kept_ = socket_ = -1;
   }
-  if (!connected) {
-    kept_ = socket_ = -1;
-    if (IsStill(memory_, memory_identity_)) HandOver(memory_, writer);
-  }
+  if (!connected && IsStill(memory_, memory_identity_) && HandOver(memory_)) RemoveFile();
   errno = before;
   checks_.store(0, std::memory_order_release);
 }

@@ -11,6 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("GPULENS_BUILD", ROOT / "build" / "release"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(1, str(ROOT / "tests" / "e2e"))
+os.environ.setdefault("GPULENS_BIN", str(BUILD / "gpulens"))
+from agent import Agent, value, wait_until  # noqa: E402
 from pages import Pages  # noqa: E402
 
 SYMBOLS_ALLOWED = (2, 17)
@@ -27,7 +30,7 @@ class Cuda(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
         self.pages = Pages(str(self.folder / "job.sock"), str(BUILD / "job_page_dump"))
-        self.addCleanup(self.pages.close)
+        self.addCleanup(lambda: self.pages.close())
 
     def environment(self, cupti="135", cuda="time", style="push", **more):
         paths = [BUILD / "tests/fake_cuda" / style]
@@ -334,6 +337,57 @@ class Processes(Cuda):
         page, out = self.run_loop("--launches", 1000, "--at-exit")
         self.assertEqual(out.count("launches 1000"), 2)
         self.assertGreaterEqual(self.device(page)["launches"]["kernel"], 1000)
+
+    def test_the_next_agent_gets_the_page_again(self):
+        """At each level, since another thread hands it over where kernels are timed; and of a job that started before any agent."""
+        common = ("--seconds", 12, "--rate", 1000, "--sync-every", 10)
+        started = [self.start(*common, cuda=level) for level in ("time", "count", "off")]
+        jobs = dict(zip((process.pid for process in started), ("time", "count", "off")))
+
+        def until(condition):
+            deadline = time.monotonic() + 20
+            while not condition():
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.05)
+
+        def launches():
+            return {page["pid"]: sum(device["launches"]["kernel"] for device in page["devices"]) for page in self.pages.read("cuda")}
+
+        until(lambda: len(launches()) == 3)
+        self.pages.close()  # the agent ends
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+            early = self.start(*common, GPULENS_JOB_FOLDER=memory)
+            started.append(early)
+            jobs[early.pid] = "time"
+            until(lambda: os.listdir(memory) == [f"gpulens-job-{os.getuid()}-{early.pid}-2"])
+            self.pages = Pages(str(self.folder / "job.sock"), str(BUILD / "job_page_dump"))
+            until(lambda: set(launches()) == set(jobs))
+            before = launches()
+            until(lambda: all(now > before[pid] for pid, now in launches().items() if jobs[pid] != "off"))
+            until(lambda: os.listdir(memory) == [])
+        for process in started:
+            self.assertEqual(process.communicate(timeout=30)[1], "")
+
+    def test_series_go_on_after_a_restart_of_the_agent(self):
+        socket = self.folder / "agent" / "job.sock"
+        socket.parent.mkdir()
+        config = f"metrics: all\ncollectors: {{probes: {{injection: true}}, nvidia: {{enabled: false}}, programs: {{socket: {socket.parent}/otlp.sock}}}}\n"
+        counted = 0
+        process = None
+        for _ in range(2):
+            with Agent(config=config) as agent:
+                wait_until(socket.exists, what="the socket")
+                process = process or self.start("--seconds", 60, "--rate", 1000, GPULENS_JOB_SOCKET=socket)
+                self.addCleanup(process.kill)
+
+                def launches():
+                    return value(agent.page(), "cuda_launches_total", process_pid=str(process.pid), cuda_launch_type="kernel") or 0
+
+                wait_until(lambda: launches() > counted, 20, "the job's launches")
+                counted = launches()
+        process.kill()
+        process.communicate()
+        self.assertGreater(counted, 5000, "those before the restart are among them")
 
     def test_the_page_is_a_file_without_an_agent(self):
         environment = {"GPULENS_JOB_SOCKET": self.folder / "none.sock"}

@@ -241,6 +241,9 @@ void OnCall(void* /*user*/, int domain, uint32_t id, const void* data) noexcept 
   const uint32_t level = state.level.load(std::memory_order_relaxed);
   // Not from our enter, or the clock was set.
   const bool timed = begin != 0 && begin <= now && now - begin < 3'600'000'000'000;
+  const uint64_t boot = own.Now();
+  // Else CUPTI's thread does it, in OnRecords.
+  if (level < static_cast<uint32_t>(Level::kTime)) own.HandOverIfDue(boot);
   if (level == 0 || begin == 0) {
     errno = before;
     return;
@@ -257,7 +260,6 @@ void OnCall(void* /*user*/, int domain, uint32_t id, const void* data) noexcept 
     }
   }
   // Once in a while, since all threads write it.
-  const uint64_t boot = own.Now();
   if (boot - page->header.last_event_boot_ns.load(std::memory_order_relaxed) > 10'000'000)
     page->header.last_event_boot_ns.store(boot, std::memory_order_relaxed);
   FlushIfDue(now, kind == CallKind::kSync ? state.flush_ns : 3 * state.flush_ns);
@@ -322,6 +324,7 @@ void OnRecords(uint8_t* buffer, size_t valid) noexcept {
                                      : 1;
     if (result == cupti::kSuccess && dropped > 0) CountLoss(*page, Loss::kDropped, dropped);
     state.delivered_ns.store(Now(), std::memory_order_relaxed);
+    own.HandOverIfDue(own.Now());
   }
   buffers.Return(buffer);
 }

@@ -410,6 +410,7 @@ bool CountsBytes(Function function) noexcept {
 void* BeginOperation(Page& page, Context& context, const Event& event, uint32_t level) noexcept {
   if (level == static_cast<uint32_t>(Level::kOff)) return nullptr;
   const uint64_t now = own_page.Now();
+  own_page.HandOverIfDue(now);
   Sweep(page, now);
   RecordValues values;
   values.place = PlaceOf(page, context, event, now);
@@ -633,6 +634,9 @@ void* BeginEvent(void* opaque, const Event& event) noexcept {
     case kProxyOp: return BeginProxyOp(event);
     // NCCL counts operations of a captured graph only where these have a handle.
     case kGroup:
+      // All that comes at this level.
+      if (level == static_cast<uint32_t>(Level::kOff)) own_page.HandOverIfDue(own_page.Now());
+      [[fallthrough]];
     case kGroupApi:
     case kCollectiveApi:
     case kPeerApi:

@@ -4,7 +4,8 @@
 //
 // Every function may be called from any thread in any order, with handles that ended, that were ended before,
 // or that belong to a communicator that is gone: a handle is a number with a generation, never a pointer.
-// After Open nothing allocates, locks or makes a system call. In a forked child all of it does nothing.
+// After Open nothing allocates, locks or waits; system calls are those of OwnPage::HandOverIfDue alone. In a
+// forked child all of it does nothing.
 #pragma once
 
 #include <sys/types.h>

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -12,8 +13,10 @@
 #include <sys/wait.h>
 
 #include <filesystem>
+#include <set>
 #include <thread>
 
+#include "base/fd.h"
 #include "base/sanitizers.h"
 #include "base/testing/allocations.h"
 #include "base/testing/temp_folder.h"
@@ -587,6 +590,40 @@ int Listen(int type, const std::string& path, int backlog) {
   return socket;
 }
 
+// A page that came by a socket, as an agent holds it.
+struct ReceivedPage {
+  explicit ReceivedPage(int listening) {
+    pollfd ready{listening, POLLIN, 0};
+    if (::poll(&ready, 1, 20'000) != 1) return;
+    connection.reset(::accept(listening, nullptr, nullptr));
+    Hello hello{};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    iovec bytes{&hello, sizeof hello};
+    msghdr message{};
+    message.msg_iov = &bytes, message.msg_iovlen = 1;
+    message.msg_control = control, message.msg_controllen = sizeof control;
+    EXPECT_EQ(static_cast<ssize_t>(sizeof hello), ::recvmsg(connection.get(), &message, 0));
+    EXPECT_EQ(hello.magic, kMagic);
+    EXPECT_EQ(hello.layout, kLayout);
+    EXPECT_EQ(hello.writer, static_cast<uint32_t>(Writer::kNcclPlugin));
+    int descriptor = -1;
+    std::memcpy(&descriptor, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof descriptor);
+    file.reset(descriptor);
+    void* at = ::mmap(nullptr, sizeof(Page), PROT_READ, MAP_SHARED, descriptor, 0);
+    if (at != MAP_FAILED) page = static_cast<Page*>(at);
+  }
+  ReceivedPage(ReceivedPage&& from) noexcept
+      : connection(std::move(from.connection)),
+        file(std::move(from.file)),
+        page(std::exchange(from.page, nullptr)) {}
+  ~ReceivedPage() {
+    if (page) ::munmap(page, sizeof(Page));
+  }
+
+  UniqueFd connection, file;
+  Page* page = nullptr;  // null: none came
+};
+
 TEST(NcclPlugin, HandsItsPageToTheAgent) {
   TempFolder folder;
   const std::string path = folder.path() + "/job.sock";
@@ -595,28 +632,92 @@ TEST(NcclPlugin, HandsItsPageToTheAgent) {
               ::setenv(kSocketVariable, path.c_str(), 1);
               return CountOne();
             }));
-  const int connection = ::accept(listening, nullptr, nullptr);
-  ASSERT_GE(connection, 0);
-  Hello hello{};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-  iovec bytes{&hello, sizeof hello};
-  msghdr message{};
-  message.msg_iov = &bytes, message.msg_iovlen = 1;
-  message.msg_control = control, message.msg_controllen = sizeof control;
-  ASSERT_EQ(static_cast<ssize_t>(sizeof hello), ::recvmsg(connection, &message, 0));
-  EXPECT_EQ(hello.magic, kMagic);
-  EXPECT_EQ(hello.layout, kLayout);
-  EXPECT_EQ(hello.writer, static_cast<uint32_t>(Writer::kNcclPlugin));
-  int file = -1;
-  std::memcpy(&file, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof file);
-  EXPECT_EQ(::fcntl(file, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW);
-  const auto* page = static_cast<Page*>(::mmap(nullptr, sizeof(Page), PROT_READ, MAP_SHARED, file, 0));
-  ASSERT_NE(page, MAP_FAILED);
-  EXPECT_EQ(page->header.next_record.load(), 1u);
+  const ReceivedPage received(listening);
+  ASSERT_NE(received.page, nullptr);
+  EXPECT_EQ(::fcntl(received.file.get(), F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW);
+  EXPECT_EQ(received.page->header.next_record.load(), 1u);
   // The process has ended.
   char byte;
-  EXPECT_EQ(0, ::recv(connection, &byte, 1, 0));
-  ::close(file), ::close(connection), ::close(listening);
+  EXPECT_EQ(0, ::recv(received.connection.get(), &byte, 1, 0));
+  ::close(listening);
+}
+
+// Collectives until `stop` is readable.
+int PlayUntil(int stop, const char* level) {
+  ::setenv("GPULENS_NCCL_LEVEL", level, 1);
+  int mask = 0;
+  NcclHost host(OwnTable(7), 7);
+  void* context = host.Init(&mask, {.hash = 5});
+  uint64_t number = 0;
+  for (pollfd end{stop, POLLIN, 0}; ::poll(&end, 1, 10) == 0;) {
+    NcclDescriptor group(7, 1);
+    host.Stop(host.Start(context, group));
+    errno = EXDEV;
+    if ((mask & 2) != 0) host.PlayCollective(context, {.sequence = number++}, 100, 200);
+    if (errno != EXDEV) return 3;
+  }
+  return CurrentPage() ? 0 : 2;
+}
+
+// Three jobs at once, since each takes five seconds: one has an agent that ends, one measures nothing then,
+// and one starts before there is an agent.
+TEST(NcclPlugin, TheNextAgentGetsThePageAgain) {
+  if (::access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no files in memory here";
+  const std::string files = "/dev/shm/gpulens-test-" + std::to_string(::getpid());
+  std::filesystem::create_directory(files);
+  TempFolder folder;
+  const std::string path = folder.path() + "/job.sock", later = folder.path() + "/later.sock";
+  int stop[2];
+  ASSERT_EQ(::pipe(stop), 0);
+  std::vector<ReceivedPage> first;
+  const auto start = [&](const std::string& socket, const char* level) {
+    const pid_t child = ::fork();
+    if (child != 0) return child;
+    ::close(stop[1]);
+    first.clear();  // the connections of other jobs
+    ::setenv(kSocketVariable, socket.c_str(), 1);
+    ::setenv(kFolderVariable, files.c_str(), 1);
+    ::_exit(PlayUntil(stop[0], level));
+  };
+  std::vector<pid_t> children;
+  int listening = Listen(SOCK_SEQPACKET, path, 4);
+  for (const char* level : {"time", "off"}) {
+    children.push_back(start(path, level));
+    first.emplace_back(listening);
+    ASSERT_NE(first.back().page, nullptr);
+    EXPECT_EQ(first.back().page->header.pid, children.back());
+  }
+  children.push_back(start(later, "time"));
+  first.clear();
+  ::close(listening), ::unlink(path.c_str());
+  const std::string left =
+      files + "/gpulens-job-" + std::to_string(::getuid()) + "-" + std::to_string(children[2]) + "-1";
+  for (int i = 0; i < 1000 && ::access(left.c_str(), F_OK) != 0; ++i) ::poll(nullptr, 0, 10);
+  ASSERT_EQ(::access(left.c_str(), F_OK), 0);
+
+  listening = Listen(SOCK_SEQPACKET, path, 4);
+  const int listening_later = Listen(SOCK_SEQPACKET, later, 4);
+  std::vector<ReceivedPage> again;
+  for (const int socket : {listening, listening, listening_later}) again.emplace_back(socket);
+  ::close(listening), ::close(listening_later);
+  std::set<pid_t> came;
+  for (const ReceivedPage& received : again) {
+    ASSERT_NE(received.page, nullptr);
+    const Header& header = received.page->header;
+    came.insert(header.pid);
+    if (header.pid == children[1]) continue;
+    const uint64_t before = header.next_record.load();
+    EXPECT_GT(before, 10u);
+    for (int i = 0; i < 1000 && header.next_record.load() == before; ++i) ::poll(nullptr, 0, 10);
+    EXPECT_GT(header.next_record.load(), before) << "records go on";
+  }
+  EXPECT_EQ(came, std::set<pid_t>(children.begin(), children.end()));
+  for (int i = 0; i < 1000 && ::access(left.c_str(), F_OK) == 0; ++i) ::poll(nullptr, 0, 10);
+  EXPECT_NE(::access(left.c_str(), F_OK), 0) << "the agent holds it";
+  ::close(stop[1]);
+  for (const pid_t child : children) EXPECT_EQ(EndOf(child), 0);
+  ::close(stop[0]);
+  std::filesystem::remove_all(files);
 }
 
 TEST(NcclPlugin, HostileSocketsDoNotHoldTheJob) {

@@ -17,7 +17,6 @@ namespace {
 using job_page::Page;
 
 constexpr uint64_t kRetryNs = 10'000'000'000;
-constexpr uint64_t kCheckNs = 5'000'000'000;
 constexpr size_t kDepth = 64;
 
 // Held for some tens of nanoseconds; a thread that does not get it soon gives up.
@@ -56,7 +55,6 @@ struct Process {
   job_page::OwnPage own;
   std::atomic<uint32_t> epoch{1};
   std::atomic<uint64_t> retry_ns{0};  // when to look for an agent again
-  std::atomic<uint64_t> check_ns{0};  // when to look whether the agent still has the page
   std::atomic<uint32_t> state{static_cast<uint32_t>(State::kNotTried)};
   std::atomic<bool> follows_forks{false};
 
@@ -163,9 +161,7 @@ Page* Active() noexcept {
 
 void Touch(Page& page, uint64_t now) noexcept {
   page.header.last_event_boot_ns.store(now, std::memory_order_relaxed);
-  uint64_t check = process.check_ns.load(std::memory_order_relaxed);
-  if (now >= check && process.check_ns.compare_exchange_strong(check, now + kCheckNs)) [[unlikely]]
-    process.own.HandOverAgain(job_page::Writer::kProgram);
+  process.own.HandOverIfDue(now);
 }
 
 // With the lock of the phases. The reader may see any moment in between.

@@ -107,7 +107,7 @@ struct JobPages::State {
     JobPageOwner owner;
     JobPageReader reader;
     UniqueFd connection;  // of a page by socket
-    dev_t device = 0;     // of a page by file
+    dev_t device = 0;
     ino_t inode = 0;
     PageCopy copy;
     ItemLog<RecordCopy> records;
@@ -150,10 +150,12 @@ struct JobPages::State {
   void Accept(Instant now);
   void Greet(Instant now);
   std::optional<Status> TakeHello(int connection, UniqueFd& page, uid_t& uid, pid_t& pid);
+  Status TakePage(UniqueFd file, UniqueFd connection, uid_t uid, pid_t pid, Instant now);
   void ScanFolders(Instant now);
   void OpenFile(const std::string& path, std::string_view name, Instant now);
   // With the lock.
   Status Admit(int64_t uid) const;
+  Entry* FindEntry(const struct stat& info) const;
   void AddEntry(std::unique_ptr<Entry> entry, Instant now);
   void ReadEntry(Entry& entry, Instant now);
   void End(Entry& entry, Instant now);
@@ -168,6 +170,14 @@ Status JobPages::State::Admit(int64_t uid) const {
   if (std::cmp_greater_equal(std::ranges::count_if(entries, of_user), options.pages_of_user))
     return {Code::kExhausted, "user " + std::to_string(uid) + " has too many job pages"};
   return Ok();
+}
+
+// The page that is this file and goes on, or null.
+JobPages::State::Entry* JobPages::State::FindEntry(const struct stat& info) const {
+  const auto found = std::ranges::find_if(entries, [&](const auto& entry) {
+    return !entry->ended && entry->device == info.st_dev && entry->inode == info.st_ino;
+  });
+  return found == entries.end() ? nullptr : found->get();
 }
 
 void JobPages::State::AddEntry(std::unique_ptr<Entry> entry, Instant now) {
@@ -277,6 +287,31 @@ std::optional<Status> JobPages::State::TakeHello(int connection, UniqueFd& page,
   return Ok();
 }
 
+// With the lock. A page that was a file until now stays the same page.
+Status JobPages::State::TakePage(UniqueFd file, UniqueFd connection, uid_t uid, pid_t pid, Instant now) {
+  ASSIGN_OR_RETURN(auto reader, JobPageReader::FromDescriptor(std::move(file)));
+  struct stat info{};
+  if (::fstat(reader.fd(), &info) != 0) return ErrnoStatus("stat a job page", errno);
+  Entry* known = FindEntry(info);
+  if (known && (known->owner.by_socket || known->owner.uid != uid)) known = nullptr;
+  std::unique_ptr<Entry> made;
+  if (!known) {
+    RETURN_IF_ERROR(Admit(uid));
+    made = std::make_unique<Entry>(std::move(reader));
+  }
+  Entry& entry = known ? *known : *made;
+  entry.owner.pid = pid;
+  entry.owner.start_ticks = pid > 0 ? StartTicksOf(running.root, pid) : 0;
+  entry.owner.uid = uid;
+  entry.owner.by_socket = true;
+  entry.owner.file.clear();
+  entry.connection = std::move(connection);
+  entry.device = info.st_dev;
+  entry.inode = info.st_ino;
+  if (made) AddEntry(std::move(made), now);
+  return Ok();
+}
+
 void JobPages::State::Greet(Instant now) {
   std::erase_if(greetings, [&](Greeting& greeting) {
     UniqueFd page;
@@ -289,20 +324,7 @@ void JobPages::State::Greet(Instant now) {
     }
     std::lock_guard lock(mutex);
     Status status = *std::move(hello);
-    if (status) status = Admit(uid);
-    if (status) {
-      auto reader = JobPageReader::FromDescriptor(std::move(page));
-      status = reader.status();
-      if (reader) {
-        auto entry = std::make_unique<Entry>(*std::move(reader));
-        entry->owner.pid = pid;
-        entry->owner.start_ticks = pid > 0 ? StartTicksOf(running.root, pid) : 0;
-        entry->owner.uid = uid;
-        entry->owner.by_socket = true;
-        entry->connection = std::move(greeting.connection);
-        AddEntry(std::move(entry), now);
-      }
-    }
+    if (status) status = TakePage(std::move(page), std::move(greeting.connection), uid, pid, now);
     if (status) return true;
     ++counts.refused;
     Log(LogLevel::kInfo, "job_pages", "refused", "a connection was refused: " + status.detail,
@@ -315,9 +337,7 @@ void JobPages::State::OpenFile(const std::string& path, std::string_view name, I
   struct stat info{};
   if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return;
   std::lock_guard lock(mutex);
-  for (const auto& entry : entries) {
-    if (entry->device == info.st_dev && entry->inode == info.st_ino && !entry->owner.by_socket) return;
-  }
+  if (FindEntry(info)) return;
   auto reader = JobPageReader::FromPath(path);
   if (!reader || ::fstat(reader->fd(), &info) != 0) return;
   // Its process takes the lock before it writes the page. What none holds is the rest of a process that

@@ -1,6 +1,6 @@
 // The job pages of this machine: libraries inside jobs hand theirs over at a Unix socket, or leave them as
-// files in a folder (src/job_page/job_page.h). One object an agent, Env::job_pages, which several consumers
-// share.
+// files in a folder until an agent listens (src/job_page/job_page.h). One object an agent, Env::job_pages,
+// which several consumers share.
 //
 // It does nothing until there is a feed. Then a thread listens at the socket, scans the folders, reads each
 // page often enough that its ring does not overflow, and removes files of processes that ended. With the last

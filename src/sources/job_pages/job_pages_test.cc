@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include <set>
+
 #include "base/testing/temp_folder.h"
 #include "job_page/job_page_testing.h"
 
@@ -194,6 +196,48 @@ TEST_F(JobPagesTest, ReadsFilesOfLivingProcessesAndRemovesTheOthers) {
     return ended;
   }));
   EXPECT_NE(::access(path.c_str(), F_OK), 0);
+}
+
+TEST_F(JobPagesTest, AFileThatIsHandedOverLaterStaysOnePage) {
+  // The socket takes files in memory alone.
+  if (::access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no files in memory here";
+  const std::string folder = "/dev/shm/gpulens-pages-" + std::to_string(::getpid());
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  pages_.Configure({.socket = socket_, .folders = {folder}});
+  const std::string path = folder + "/gpulens-job-1-1-1";
+  UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(::flock(fd.get(), LOCK_EX), 0);
+  auto page = std::make_unique<TestPage>(Writer::kNcclPlugin, BootNow(), std::move(fd));
+  page->AddCommunicator(0, 0xABC, 1, 4);
+  page->AddRecord(0, Function::kAllReduce, 0, 8, 1000, BootNow());
+  auto feed = pages_.Subscribe("test");
+  std::set<uint64_t> ids;
+  size_t records = 0;
+  bool by_socket = false, ended = false;
+  const auto visit = [&] {
+    feed->Visit([&](const JobPageView& view) {
+      ids.insert(view.owner.id);
+      records += view.records.size();
+      by_socket = view.owner.by_socket;
+      ended = view.ended;
+      EXPECT_EQ(view.owner.pid, by_socket ? ::getpid() : 0);
+      EXPECT_EQ(view.owner.file, by_socket ? "" : path);
+    });
+  };
+  ASSERT_TRUE(Wait([&] { return visit(), records == 1; }));
+  UniqueFd socket = ConnectTo(socket_);
+  ASSERT_TRUE(socket);
+  Send(socket.get(), kGood, page->fd());
+  ASSERT_TRUE(Wait([&] { return visit(), by_socket; }));
+  page->AddRecord(0, Function::kAllReduce, 1, 8, 1000, BootNow());
+  ASSERT_TRUE(Wait([&] { return visit(), records >= 2; }));
+  EXPECT_EQ(records, 2u) << "none twice";
+  // Its end is that of the connection now.
+  socket.reset();
+  ASSERT_TRUE(Wait([&] { return visit(), ended; }));
+  EXPECT_EQ(ids.size(), 1u);
+  ::unlink(path.c_str());
+  ::rmdir(folder.c_str());
 }
 
 TEST_F(JobPagesTest, EndsWithItsLastFeedAndBeginsAgain) {
