@@ -9,7 +9,7 @@ import unittest
 
 from agent import Agent, samples, value, wait_until
 from job_page import JobPage
-from test_seed_rows_nccl import line
+from test_seed_rows_nccl import FIXTURES, line
 
 RAS_STATE = b"""{"communicators":[{"hash":"0xabc","size":3,"ranks":[
  {"rank":0,"host":"a","pid":5,"status":{"init_state":0,"async_error":0},"collective_counts":{"AllReduce":9}},
@@ -112,6 +112,24 @@ class Nccl(unittest.TestCase):
             # The line before the start of the agent is not among them.
             self.assertEqual(value(agent.page(), "nccl_collective_duration_seconds_count", nccl_rank="1"), written / 2)
             self.assertEqual(value(agent.page(), "gpulens_nccl_lost_total", gpulens_reason="invalid_line"), 0)
+
+    def test_files_of_the_prometheus_mode(self):
+        page = self.folder / "nccl_inspector_metrics_1f3c.prom"
+        text = (pathlib.Path(FIXTURES) / "readme_example.prom").read_text()
+        page.write_text(text)
+        (self.folder / "node.prom").write_text("node_load1 3\n")
+        with self.agent(f"files: [{self.folder}]") as agent:
+            of = {"nccl_collective_type": "AllReduce", "gpu_uuid": "GPU-1f3c", "nccl_communicator_name": "DP Group 0"}
+            shown = lambda: [one.value for one in self.seen(agent, "nccl_collective_bus_bandwidth_bytes_per_second", **of)]  # noqa: E731
+            wait_until(shown)
+            self.assertEqual(shown(), [678.263e9])
+            self.assertEqual(value(agent.page(), "gpulens_nccl_sources", nccl_source="file"), 1)
+            self.assertEqual(value(agent.page(), "nccl_collective_bandwidth_bytes_per_second", nccl_collective_type="Send"), 464.9e9)
+            self.assertFalse(self.seen(agent, "nccl_rank_lateness_seconds"))
+            page.write_text(text.replace("678.263", "100"))
+            wait_until(lambda: shown() == [100e9])
+            page.unlink()
+            wait_until(lambda: not shown())
 
     def test_ras(self):
         with FakeRas() as ras, self.agent(f'ras: ["{ras.address}"]') as agent:

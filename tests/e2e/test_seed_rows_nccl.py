@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import tempfile
+import time
 import unittest
 
 from agent import ROOT
@@ -106,6 +107,23 @@ class Monitor(unittest.TestCase):
         self.path.write_text("".join(line(rank, operation=operation) for rank in range(4) for operation in ("AllReduce", "ReduceScatter")))
         series = [key for key in self.readings() if key[0] == "nccl.collective.bandwidth"]
         self.assertEqual(len(set(series)), 8)
+
+    def test_a_file_of_the_prometheus_mode(self):
+        path = pathlib.Path(self.folder.name) / "nccl_inspector_metrics_1f3c.prom"
+        path.write_text((FIXTURES / "readme_example.prom").read_text())
+        os.utime(path, (time.time() - 10,) * 2)  # whole, as it was not written just now
+        readings = {}
+        for element in self.monitor(path=path):
+            if element["entity"].get("gpu.uuid") == "GPU-1f3c":
+                self.assertEqual(element["entity"]["nccl.communicator.name"], "DP Group 0")
+                for one in element["readings"]:
+                    of = one["attributes"]
+                    readings[one["name"], of.get("nccl.collective.type", of.get("nccl_collective_type"))] = one
+        self.assertAlmostEqual(readings["nccl.collective.bus_bandwidth", "AllReduce"]["value"], 678.263e9, delta=1)
+        self.assertAlmostEqual(readings["nccl.collective.bandwidth", "AllReduce"]["value"], 678.263e9 / 1.5, delta=1)
+        self.assertAlmostEqual(readings["nccl_collective_duration_microseconds", "Send"]["value"], 1154.87)
+        self.assertNotIn(("nccl_rank_straggler", "AllReduce"), readings)
+        self.assertNotIn(("nccl.collective.message_size", "AllReduce"), readings)
 
     def test_the_variable_and_no_file(self):
         self.path.write_text(line(0))

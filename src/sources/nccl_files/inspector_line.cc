@@ -62,10 +62,10 @@ int32_t SmallOf(JsonScanner& json, int32_t fallback) {
   return whole && *whole <= std::numeric_limits<int32_t>::max() ? static_cast<int32_t>(*whole) : fallback;
 }
 
-// Gigabytes are 10^9 here.
+// Gigabytes are 10^9 here. Inspector writes 0 where it has no rule for the bus bandwidth.
 double RateOf(JsonScanner& json) {
   const double gigabytes = NumberOf(json).value_or(kNotMeasured);
-  return std::isfinite(gigabytes) && gigabytes >= 0 ? gigabytes * 1e9 : kNotMeasured;
+  return std::isfinite(gigabytes) && gigabytes > 0 ? gigabytes * 1e9 : kNotMeasured;
 }
 
 double MicrosecondsOf(JsonScanner& json, double unit) {
@@ -129,6 +129,15 @@ void ReadPerformance(JsonScanner& json, bool point_to_point, InspectorRecord& ou
   });
 }
 
+uint64_t OverwrittenOf(JsonScanner& json) {
+  uint64_t sum = 0;
+  json.Object([&](std::string_view key) {
+    if (key == "coll_dropped_since_last_dump" || key == "p2p_dropped_since_last_dump")
+      sum += static_cast<uint64_t>(WholeOf(json).value_or(0));
+  });
+  return sum;
+}
+
 // A member of a flat line.
 void ReadFlat(JsonScanner& json, std::string_view key, InspectorRecord& out) {
   if (key == "collective" || (key == "type" && out.operation.empty())) SetOperation(out, json.Text());
@@ -147,21 +156,50 @@ Function FunctionOfName(std::string_view name) noexcept {
   return found == std::end(kFunctionNames) ? Function::kOther : found->function;
 }
 
-Result<InspectorRecord> ParseInspectorLine(std::string_view line) {
-  InspectorRecord out;
+Result<InspectorLine> ParseInspectorLine(std::string_view line, const InspectorRecord* marker) {
+  using Kind = InspectorLine::Kind;
+  InspectorLine out;
+  InspectorRecord& record = out.record;
+  bool has_header = false, has_performance = false;
   if (line.size() > kLongestLine) return Status{Code::kDataLoss, "the line is too long"};
   JsonScanner json(line, 8);
   if (json.Peek() != JsonScanner::kObject) return Status{Code::kDataLoss, "the line is no JSON object"};
   json.Object([&](std::string_view key) {
-    if (key == "header") ReadHeader(json, out);
-    else if (key == "metadata") ReadMetadata(json, out);
-    else if (key == "coll_perf") ReadPerformance(json, false, out);
-    else if (key == "p2p_perf") ReadPerformance(json, true, out);
-    else ReadFlat(json, key, out);
+    if (key == "header") {
+      has_header = true;
+      ReadHeader(json, record);
+    } else if (key == "metadata") {
+      ReadMetadata(json, record);
+    } else if (key == "coll_perf" || key == "p2p_perf") {
+      has_performance = true;
+      ReadPerformance(json, key == "p2p_perf", record);
+    } else if (key == "dump_stats") {
+      out.kind = Kind::kMarker;
+      out.overwritten = OverwrittenOf(json);
+    } else if (key == "proxy_trace") {
+      out.kind = Kind::kUnused;
+    } else {
+      ReadFlat(json, key, record);
+    }
   });
   if (Status status = json.Finish(); !status) return Status{Code::kDataLoss, std::move(status.detail)};
-  if (out.operation.empty()) return Status{Code::kDataLoss, "the line names no operation"};
-  if (out.ranks > kMostRanks || out.rank < 0 || (out.ranks > 0 && out.rank >= out.ranks))
+  if (out.kind == Kind::kUnused) return out;
+  if (out.kind == Kind::kMarker) {
+    if (!has_header) return Status{Code::kDataLoss, "the marker has no header"};
+  } else if (record.operation.empty()) {
+    return Status{Code::kDataLoss, "the line names no operation"};
+  } else if (has_performance && !has_header) {
+    if (!marker) return Status{Code::kDataLoss, "the operation has no header, and no marker is before it"};
+    record.communicator = marker->communicator;
+    record.communicator_name = marker->communicator_name;
+    record.rank = marker->rank;
+    record.ranks = marker->ranks;
+    record.nodes = marker->nodes;
+    record.dumped_unix_us = marker->dumped_unix_us;
+    record.host = marker->host;
+    record.pid = marker->pid;
+  }
+  if (record.ranks > kMostRanks || record.rank < 0 || (record.ranks > 0 && record.rank >= record.ranks))
     return Status{Code::kDataLoss, "the line has an impossible rank"};
   return out;
 }

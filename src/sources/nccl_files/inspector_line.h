@@ -1,5 +1,5 @@
-// A line of the files that NCCL Inspector writes in its JSON mode (format v4.0, NCCL 2.28 and later; RCCL's
-// port writes the same), and the flat lines that the l9gpu project reads. Pure.
+// A line of the files that NCCL Inspector writes in its JSON mode (formats v4.0 to v4.4, NCCL 2.28 and later;
+// RCCL's port writes the same), and the flat lines that the l9gpu project reads. Pure.
 #pragma once
 
 #include <cstddef>
@@ -44,8 +44,22 @@ struct InspectorRecord {
 
 inline constexpr size_t kLongestLine = 64 << 10;
 
-// kDataLoss: it is no such line. Texts of the result are printable.
-Result<InspectorRecord> ParseInspectorLine(std::string_view line);
+struct InspectorLine {
+  enum class Kind : uint8_t {
+    kOperation,
+    // From v4.1 on, before what a process writes of one communicator: `record` has the communicator, the
+    // rank and the process alone. From v4.3 on the operations that follow have these from here only.
+    kMarker,
+    kUnused,  // of Inspector, such as those of the network proxy
+  };
+  Kind kind = Kind::kOperation;
+  InspectorRecord record;
+  uint64_t overwritten = 0;  // kMarker: operations lost since the marker before, as Inspector's ring was full
+};
+
+// `marker` is the last marker of the same file, or null. kDataLoss: it is no such line, or an operation
+// without communicator and rank. Texts of the result are printable.
+Result<InspectorLine> ParseInspectorLine(std::string_view line, const InspectorRecord* marker = nullptr);
 
 // By the name that NCCL gives it, "AllReduce"; kOther for one that is not known.
 job_page::Function FunctionOfName(std::string_view name) noexcept;

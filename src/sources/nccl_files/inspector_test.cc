@@ -31,8 +31,9 @@ std::string Line(int rank, int64_t sequence, int64_t took_us = 100) {
 }
 
 TEST(InspectorLine, ReadsACollective) {
-  const auto record = ParseInspectorLine(Line(2, 1407));
-  ASSERT_TRUE(record.ok()) << record.status().detail;
+  const auto line = ParseInspectorLine(Line(2, 1407));
+  ASSERT_TRUE(line.ok()) << line.status().detail;
+  const InspectorRecord* record = &line->record;
   EXPECT_EQ(record->communicator, 0x7f8c496ae9f661u);
   EXPECT_EQ(record->communicator_name, "DP Group 0");
   EXPECT_EQ(record->rank, 2);
@@ -50,27 +51,63 @@ TEST(InspectorLine, ReadsACollective) {
 }
 
 TEST(InspectorLine, ReadsPointToPointAndFlatLines) {
-  const auto sent = ParseInspectorLine(
+  const auto sending = ParseInspectorLine(
       R"({"header":{"id":"0x1","rank":0,"n_ranks":2},"p2p_perf":{"p2p":"Send","p2p_sn":3,"p2p_peer":1,)"
       R"("p2p_msg_size_bytes":4096,"p2p_exec_time_us":10,"p2p_algobw_gbs":0.5,"p2p_busbw_gbs":0.5}})");
-  ASSERT_TRUE(sent.ok());
+  ASSERT_TRUE(sending.ok());
+  const InspectorRecord* sent = &sending->record;
   EXPECT_TRUE(sent->point_to_point);
   EXPECT_EQ(sent->function, Function::kSend);
   EXPECT_EQ(sent->peer, 1);
   EXPECT_EQ(sent->bytes, 4096);
-  const auto flat = ParseInspectorLine(
+  const auto flat_line = ParseInspectorLine(
       R"({"collective":"AllGather","rank":3,"size":10,"alg_bw":1,"bus_bw":2,"time_ms":1.5})");
-  ASSERT_TRUE(flat.ok());
+  ASSERT_TRUE(flat_line.ok());
+  const InspectorRecord* flat = &flat_line->record;
   EXPECT_EQ(flat->function, Function::kAllGather);
   EXPECT_EQ(flat->rank, 3);
   EXPECT_EQ(flat->duration_us, 1500);
   EXPECT_EQ(flat->communicator, 0u);
 }
 
+constexpr std::string_view kMarker =
+    R"({"header":{"id":"0xab","comm_name":"tp","rank":2,"n_ranks":8,"nnodes":1},"metadata":{)"
+    R"("inspector_output_format_version":"v4.4","dump_timestamp_us":7,"hostname":"h","pid":42},"dump_stats":{)"
+    R"("coll_records":1,"coll_dropped_total":99,"coll_dropped_since_last_dump":5,"p2p_dropped_since_last_dump":1}})";
+constexpr std::string_view kOfMarker =
+    R"({"coll_perf":{"coll":"AlltoAll","coll_algo":"RING","coll_sn":3,"coll_exec_time_us":10,)"
+    R"("coll_timing_source":"kernel_gpu","coll_algobw_gbs":1.5,"coll_busbw_gbs":0}})";
+
+TEST(InspectorLine, AnOperationWithoutHeaderIsOfTheMarkerBeforeIt) {
+  const auto marker = ParseInspectorLine(kMarker);
+  ASSERT_TRUE(marker.ok()) << marker.status().detail;
+  EXPECT_EQ(marker->kind, InspectorLine::Kind::kMarker);
+  EXPECT_EQ(marker->overwritten, 6u);
+  const auto line = ParseInspectorLine(kOfMarker, &marker->record);
+  ASSERT_TRUE(line.ok());
+  EXPECT_EQ(line->kind, InspectorLine::Kind::kOperation);
+  EXPECT_EQ(line->record.communicator, 0xabu);
+  EXPECT_EQ(line->record.communicator_name, "tp");
+  EXPECT_EQ(line->record.rank, 2);
+  EXPECT_EQ(line->record.ranks, 8);
+  EXPECT_EQ(line->record.host, "h");
+  EXPECT_EQ(line->record.pid, 42);
+  EXPECT_EQ(line->record.dumped_unix_us, 7);
+  EXPECT_EQ(line->record.sequence, 3);
+  // Inspector's 0 for an operation without a rule.
+  EXPECT_TRUE(std::isnan(line->record.bus_bandwidth));
+  EXPECT_FALSE(ParseInspectorLine(kOfMarker).ok());
+  // Its own header counts.
+  EXPECT_EQ(ParseInspectorLine(Line(5, 1), &marker->record)->record.rank, 5);
+  EXPECT_EQ(ParseInspectorLine(R"({"proxy_trace":{"record_type":"proxy_op","rank":1}})")->kind,
+            InspectorLine::Kind::kUnused);
+}
+
 TEST(InspectorLine, RefusesWhatIsNone) {
   for (const char* bad :
        {"", "[]", "{}", "{\"header\":{\"rank\":0}}", "nonsense", "{\"coll_perf\":{\"coll\":7}}",
         "{\"header\":{\"rank\":9,\"n_ranks\":8},\"coll_perf\":{\"coll\":\"AllReduce\"}}",
+        "{\"dump_stats\":{}}", "{\"coll_perf\":{\"coll\":\"AllReduce\"}}",
         "{\"header\":{\"rank\":-3},\"coll_perf\":{\"coll\":\"AllReduce\"}}"})
     EXPECT_FALSE(ParseInspectorLine(bad).ok()) << bad;
   EXPECT_FALSE(ParseInspectorLine(std::string(kLongestLine + 1, ' ')).ok());
@@ -85,7 +122,11 @@ class InspectorFilesTest : public ::testing::Test {
   std::vector<int64_t> Poll(InspectorFiles& files) {
     std::vector<int64_t> got;
     now_ = now_ + std::chrono::seconds(1);
-    last_ = files.Poll(now_, [&](InspectorRecord&& record) { got.push_back(record.sequence); });
+    last_ = files.Poll(
+        now_, [&](InspectorRecord&& record) { got.push_back(record.sequence); },
+        [&](const InspectorPage& page) {
+          pages_.push_back(std::string(page.gpu_uuid) + "=" + std::string(page.text));
+        });
     std::ranges::sort(got);
     return got;
   }
@@ -95,6 +136,7 @@ class InspectorFilesTest : public ::testing::Test {
   const std::string path_ = folder_.path() + "/host-pid42.log";
   Instant now_{1'000'000'000, 0};
   Status last_;
+  std::vector<std::string> pages_;
 };
 
 TEST_F(InspectorFilesTest, BeginsAtTheEndAndReadsNewFilesWhole) {
@@ -212,6 +254,96 @@ TEST_F(InspectorFilesTest, LosesNothingWhileAFileRotatesUnderLoad) {
   EXPECT_EQ(records, seen.size());
   EXPECT_EQ(files.counts().invalid, 0u);
   EXPECT_EQ(seen.size(), static_cast<size_t>(kLines));
+}
+
+TEST_F(InspectorFilesTest, ReadsFormatsWithMarkers) {
+  InspectorFiles files({.places = {path_}, .from_start = true});
+  Append(path_, std::string(kMarker) + "\n" + std::string(kOfMarker) + "\n");
+  EXPECT_EQ(Poll(files), Numbers{3});
+  Append(path_, std::string(kOfMarker) + "\n");
+  EXPECT_EQ(Poll(files), Numbers{3});
+  EXPECT_EQ(files.counts().overwritten, 6u);
+  // A file that was cut begins with its own marker.
+  ASSERT_EQ(::truncate(path_.c_str(), 0), 0);
+  Append(path_, std::string(kOfMarker) + "\n");
+  EXPECT_EQ(Poll(files), Numbers{});
+  EXPECT_EQ(files.counts().invalid, 1u);
+}
+
+class InspectorPagesTest : public InspectorFilesTest {
+ protected:
+  // Written `ago` before the next Poll.
+  void Write(const std::string& path, const std::string& text, Duration ago = {}) {
+    UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    ASSERT_EQ(::write(fd.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    const Duration at = Duration(now_.unix_ns) + std::chrono::seconds(1) - ago;
+    const auto whole = std::chrono::duration_cast<std::chrono::seconds>(at);
+    const timespec times[2] = {{whole.count(), (at - whole).count()}, {whole.count(), (at - whole).count()}};
+    ASSERT_EQ(::futimens(fd.get(), times), 0);
+  }
+  std::vector<std::string> Pages(InspectorFiles& files, int seconds = 1) {
+    pages_.clear();
+    for (int i = 0; i < seconds; ++i) Poll(files);
+    return pages_;
+  }
+  using Texts = std::vector<std::string>;
+  InspectorPagesTest() { now_.unix_ns = int64_t{1'900'000'000} * 1'000'000'000; }
+  const std::string a_ = folder_.path() + "/nccl_inspector_metrics_a.prom",
+                    b_ = folder_.path() + "/nccl_inspector_metrics_b.prom";
+};
+
+TEST_F(InspectorPagesTest, ReadsAPageWhenItIsWholeAndOnce) {
+  InspectorFiles files({.places = {folder_.path(), folder_.path() + "/*.prom"}});
+  Write(folder_.path() + "/node.prom", "x 1\n");
+  Write(folder_.path() + "/nccl_inspector_metrics_.prom", "x 1\n");
+  Write(a_, "half");
+  EXPECT_EQ(Pages(files), Texts{});
+  Write(a_, "whole\n");
+  EXPECT_EQ(Pages(files), Texts{});
+  EXPECT_EQ(Pages(files), Texts{"a=whole\n"});
+  EXPECT_EQ(Pages(files, 10), Texts{});
+  Write(b_, "other\n", std::chrono::seconds(2));
+  EXPECT_EQ(Pages(files), Texts{"b=other\n"});
+  // Emptied, as Inspector does before it writes: what it had holds.
+  Write(a_, "");
+  EXPECT_EQ(Pages(files, 3), Texts{});
+  Write(a_, "again\n");
+  EXPECT_EQ(Pages(files, 2), Texts{"a=again\n"});
+  EXPECT_EQ(files.counts().files, 2u);
+  EXPECT_EQ(files.counts().invalid, 0u);
+  EXPECT_TRUE(last_.ok());
+}
+
+TEST_F(InspectorPagesTest, WhatIsOldOrGoneEnds) {
+  Write(a_, "old\n", std::chrono::minutes(5));
+  Write(b_, "new\n", std::chrono::seconds(60));
+  InspectorFiles files({.places = {folder_.path()}});
+  EXPECT_EQ(Pages(files), Texts{"b=new\n"});
+  EXPECT_EQ(Pages(files, 29), Texts{});
+  EXPECT_EQ(Pages(files, 3), Texts{"b="});
+  // One that is written every minute may be three minutes old.
+  Write(a_, "1\n");
+  EXPECT_EQ(Pages(files, 60), Texts{"a=1\n"});
+  Write(a_, "2\n");
+  EXPECT_EQ(Pages(files, 175), Texts{"a=2\n"});
+  EXPECT_EQ(Pages(files, 10), Texts{"a="});
+  Write(a_, "3\n");
+  EXPECT_EQ(Pages(files, 2), Texts{"a=3\n"});
+  std::filesystem::remove(a_);
+  EXPECT_EQ(Pages(files), Texts{"a="});
+  EXPECT_EQ(Pages(files, 5), Texts{});
+  EXPECT_EQ(files.counts().files, 1u);
+}
+
+TEST_F(InspectorPagesTest, HasLimits) {
+  for (int i = 0; i < 4; ++i)
+    Write(folder_.path() + "/nccl_inspector_metrics_" + std::to_string(i) + ".prom",
+          i == 0 ? std::string(kLongestPage + 1, '#') : "x\n", std::chrono::seconds(2));
+  ASSERT_EQ(::mkfifo((folder_.path() + "/nccl_inspector_metrics_f.prom").c_str(), 0600), 0);
+  InspectorFiles files({.places = {folder_.path()}, .files = 3});
+  EXPECT_EQ(Pages(files), (Texts{"1=x\n", "2=x\n"}));
+  EXPECT_EQ(files.counts().invalid, 1u);
+  EXPECT_EQ(files.counts().not_followed, 1u);
 }
 
 }  // namespace

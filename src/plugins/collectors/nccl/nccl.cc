@@ -14,6 +14,7 @@
 #include "catalog/nccl.h"
 #include "plugins/collectors/nccl/collectives_join.h"
 #include "plugins/collectors/nccl/diagnosis_feed.h"
+#include "plugins/collectors/nccl/inspector_pages.h"
 #include "plugins/collectors/nccl/rank_table.h"
 #include "plugins/collectors/nccl/ras_feed.h"
 #include "plugins/collectors/nccl/slowest_rule.h"
@@ -33,9 +34,10 @@ constexpr OptionSpec kOptions[] = {
                "Read the pages of jobs with gpulens' NCCL profiler plugin: gpulens run --probes=nccl"),
     TextsOption("files", {},
                 "Files of NCCL Inspector: files, folders, or paths whose last part has a star. Of folders "
-                "*.log, *.json, *.jsonl"),
+                "*.log, *.json, *.jsonl, and the nccl_inspector_metrics_*.prom of its Prometheus mode"),
     TextOption("read_from", "end",
-               "Where files that are there at the start are read from; later ones are read whole", kReadFrom),
+               "Where JSON files that are there at the start are read from; later ones are read whole",
+               kReadFrom),
     TimeOption(
         "straggler_threshold", "1s",
         "The l9gpu project's nccl_rank_straggler alone: an operation that takes a rank so much longer than "
@@ -108,12 +110,13 @@ class Nccl final : public Collector {
     names_.NextRound();
     if (pages_) TakePages(now);
     Status status;
-    if (files_) status = TakeFiles(now);
+    if (files_) status = TakeFiles(now, out);
     if (Status ras = TakeRas(now); !ras && status) status = std::move(ras);
     slowest_.Evaluate(now, [&](uint64_t communicator, int32_t rank, const std::string& operation,
                                bool slowest) { table_.SetSlowest(communicator, rank, operation, slowest); });
     table_.Write(out);
     ras_feed_.Write(out);
+    inspector_pages_.Keep(out);
     ras_feed_.Feed(feed_, now, 2 * ras_interval_);
     join_->Take(feed_.Make(now), now);
     if (collectives::Diagnosis* diagnosis = join_->diagnosis()) {
@@ -206,8 +209,8 @@ class Nccl final : public Collector {
     lost_["read_late"] += view.missed - std::exchange(page.missed, view.missed);
   }
 
-  Status TakeFiles(Instant now) {
-    return files_->Poll(now, [&](nccl_files::InspectorRecord&& record) {
+  Status TakeFiles(Instant now, FrameWriter& out) {
+    const auto take = [&](nccl_files::InspectorRecord&& record) {
       slowest_.Add(record, now);
       if (!table_.TakeRecord(record, now)) {
         ++doubled_;
@@ -215,7 +218,9 @@ class Nccl final : public Collector {
       }
       ++file_records_;
       feed_.TakeRecord(record, now);
-    });
+    };
+    return files_->Poll(now, take,
+                        [&](const nccl_files::InspectorPage& page) { inspector_pages_.Take(page, out); });
   }
 
   // The first of several servers that does not answer; that nothing listens is no error: there is no job.
@@ -264,7 +269,9 @@ class Nccl final : public Collector {
       records(file_series_, "file", file_records_);
       records(doubled_series_, "file_of_page", doubled_);
       sources(files_series_, "file", counts.files);
-      lost_["invalid_line"] = counts.invalid;
+      lost_["invalid_line"] = counts.invalid + inspector_pages_.invalid();
+      lost_["inspector_ring_full"] = counts.overwritten;
+      if (inspector_pages_.not_taken() > 0) lost_["too_many_kinds"] = inspector_pages_.not_taken();
       if (counts.newest_unix_ns > 0)
         out.DeclareAndSet(
             age_series_, kSelfNcclFileAge, {}, {},
@@ -288,6 +295,7 @@ class Nccl final : public Collector {
   struct Ras {
     std::string address;
     std::unique_ptr<nccl_ras::RasClient> client;
+  InspectorPages inspector_pages_;
   };
   std::vector<Ras> ras_;
   RasFeed ras_feed_;
@@ -321,7 +329,7 @@ std::vector<Finding> Probe(const Config& config, Env&) {
   if (options.Bool("pages"))
     findings.push_back({Finding::kFound, "nccl", "pages of jobs with the NCCL profiler plugin", "", ""});
   for (const std::string& place : options.Texts("files")) {
-    const auto found = nccl_files::FilesOfPlace(place, {".log", ".json", ".jsonl"}, 4096);
+    const auto found = nccl_files::FilesOfPlace(place, 4096);
     Finding finding{Finding::kFound, "nccl", "", "", ""};
     if (!found) {
       finding.kind =

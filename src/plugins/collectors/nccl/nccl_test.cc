@@ -4,6 +4,7 @@
 #include <map>
 
 #include "catalog/nccl.h"
+#include "plugins/collectors/nccl/inspector_pages.h"
 #include "plugins/collectors/nccl/rank_table.h"
 #include "plugins/collectors/nccl/ras_feed.h"
 #include "plugins/collectors/nccl/slowest_rule.h"
@@ -181,6 +182,117 @@ TEST_F(RankTableTest, MoreCommunicatorsShareOneSeries) {
   table_.TakeRecord(Took(9, 0, 1, 2000), now_);
   Write();
   EXPECT_EQ(Value(kNcclCollectives, {"nccl.communicator=0x9", "nccl.stage=done"}), 1);
+}
+
+// As NCCL 2.30 writes it, and two lines that it does not.
+constexpr std::string_view kPage =
+    R"(nccl_bus_bandwidth_gbs{version="v5.1",slurm_job_id="unknown",node="n1",gpu="GPU0",comm_name="DP Group 0",n_nodes="1",nranks="4",collective="AllReduce",message_size="4-5GB",algo_proto="Ring_ll"} 678
+nccl_collective_exec_time_microseconds{version="v5.1",slurm_job_id="unknown",node="n1",gpu="GPU0",comm_name="DP Group 0",n_nodes="1",nranks="4",collective="AllReduce",message_size="4-5GB",algo_proto="Ring_ll"} 9498.47
+nccl_bus_bandwidth_gbs{version="v5.1",slurm_job_id="42",node="n1",gpu="GPU0",comm_name="unknown",n_nodes="2",nranks="16",collective="AlltoAll",message_size="1-2MB",algo_proto="unknown_unknown"} 0
+nccl_collective_exec_time_microseconds{version="v5.1",slurm_job_id="42",node="n1",gpu="GPU0",comm_name="unknown",n_nodes="2",nranks="16",collective="AlltoAll",message_size="1-2MB",algo_proto="unknown_unknown"} 20
+nccl_p2p_bus_bandwidth_gbs{version="v5.1",slurm_job_id="unknown",node="n1",gpu="GPU0",comm_name="DP Group 0",n_nodes="1",nranks="4",p2p_operation="Send",message_size="512-513MB"} 464.9
+nccl_p2p_exec_time_microseconds{version="v5.1",slurm_job_id="unknown",node="n1",gpu="GPU0",comm_name="DP Group 0",n_nodes="1",nranks="4",p2p_operation="Send",message_size="512-513MB"} 1154.87
+nccl_p2p_exec_time_microseconds{comm_name="a "b" c",p2p_operation="Recv"} 3
+node_load1 3
+)";
+
+TEST(InspectorPage, HasMeansByKind) {
+  const auto content = ParseInspectorPage(kPage);
+  ASSERT_TRUE(content.ok()) << content.status().detail;
+  EXPECT_EQ(content->invalid, 1u);
+  ASSERT_EQ(content->means.size(), 3u);
+  const InspectorMeans& reduced = content->means[0];
+  EXPECT_EQ(reduced.operation, "AllReduce");
+  EXPECT_EQ(reduced.communicator_name, "DP Group 0");
+  EXPECT_EQ(reduced.message_size, "4-5GB");
+  EXPECT_EQ(reduced.algorithm, "Ring");
+  EXPECT_EQ(reduced.protocol, "ll");
+  EXPECT_EQ(reduced.slurm_job, "");
+  EXPECT_EQ(reduced.ranks, 4);
+  EXPECT_EQ(reduced.rank, -1);
+  EXPECT_DOUBLE_EQ(reduced.bus_bandwidth, 678e9);
+  EXPECT_DOUBLE_EQ(reduced.bandwidth, 452e9);
+  EXPECT_DOUBLE_EQ(reduced.duration_s, 9498.47e-6);
+  const InspectorMeans& all_to_all = content->means[1];
+  EXPECT_EQ(all_to_all.slurm_job, "42");
+  EXPECT_EQ(all_to_all.communicator_name + all_to_all.algorithm + all_to_all.protocol, "");
+  EXPECT_TRUE(std::isnan(all_to_all.bus_bandwidth) && std::isnan(all_to_all.bandwidth));
+  EXPECT_DOUBLE_EQ(all_to_all.duration_s, 20e-6);
+  EXPECT_EQ(content->means[2].operation, "Send");
+  EXPECT_DOUBLE_EQ(content->means[2].bandwidth, 464.9e9);
+}
+
+TEST(InspectorPage, OfNccl2297NamesRankAndCommunicator) {
+  const auto content = ParseInspectorPage(
+      R"(nccl_algorithm_bandwidth_gbs{comm_id="0xab",collective="AllGather",hostname="n1",rank="3",n_ranks="8",n_nodes="1",pid="5",coll_sn="7"} 2
+nccl_bus_bandwidth_gbs{comm_id="0xab",collective="AllGather",hostname="n1",rank="3",n_ranks="8",n_nodes="1",pid="5",coll_sn="7"} 1.75
+)");
+  ASSERT_TRUE(content.ok());
+  ASSERT_EQ(content->means.size(), 1u);
+  EXPECT_EQ(content->means[0].communicator, "0xab");
+  EXPECT_EQ(content->means[0].rank, 3);
+  EXPECT_EQ(content->means[0].host, "n1");
+  EXPECT_DOUBLE_EQ(content->means[0].bandwidth, 2e9);
+  EXPECT_DOUBLE_EQ(content->means[0].bus_bandwidth, 1.75e9);
+}
+
+TEST(InspectorPage, HasLimits) {
+  std::string many;
+  for (size_t i = 0; i < 2 * InspectorPageContent::kMost; ++i)
+    many += "nccl_bus_bandwidth_gbs{collective=\"AllReduce\",message_size=\"" + std::to_string(i) + "\"} 1\n";
+  const auto content = ParseInspectorPage(many);
+  ASSERT_TRUE(content.ok());
+  EXPECT_EQ(content->means.size(), InspectorPageContent::kMost);
+  EXPECT_EQ(content->not_taken, InspectorPageContent::kMost);
+  EXPECT_FALSE(ParseInspectorPage(std::string(nccl_files::kLongestPage + 1, '#')).ok());
+  for (const char* bad : {"nccl_bus_bandwidth_gbs 3\n", "nccl_bus_bandwidth_gbs{collective=\"\"} 3\n",
+                          "nccl_bus_bandwidth_gbs{collective=\"unknown\"} 3\n"}) {
+    const auto none = ParseInspectorPage(bad);
+    EXPECT_TRUE(none.ok() && none->means.empty() && none->invalid == 1) << bad;
+  }
+  for (const char* odd : {"NaN", "-3", "+Inf", "1e300", "0"}) {
+    const auto one = ParseInspectorPage("nccl_collective_exec_time_microseconds{collective=\"Reduce\"} " +
+                                        std::string(odd) + "\n");
+    EXPECT_TRUE(one.ok() && one->means.size() == 1 && std::isnan(one->means[0].duration_s)) << odd;
+  }
+}
+
+TEST_F(RankTableTest, AnInspectorPageReplacesTheOneBeforeItAndHoldsUntilThen) {
+  InspectorPages pages;
+  const auto write = [&] {
+    pages.Keep(writer_);
+    frame_ = writer_.Finish();
+    Begin();
+  };
+  pages.Take({.path = "/a", .gpu_uuid = "1-2", .text = kPage}, writer_);
+  write();
+  const auto who = {"gpu.uuid=GPU-1-2",
+                    "nccl.communicator.name=DP Group 0",
+                    "nccl.collective.type=AllReduce",
+                    "nccl.message_size=4-5GB",
+                    "nccl.algorithm=Ring",
+                    "nccl.host=n1"};
+  EXPECT_DOUBLE_EQ(Value(kNcclCollectiveBusBandwidth, who), 678e9);
+  EXPECT_DOUBLE_EQ(Value(kNcclCollectiveLastDuration, who), 9498.47e-6);
+  EXPECT_DOUBLE_EQ(Value(kNcclCollectiveLastDuration, {"slurm.job.id=42", "nccl.ranks=16", "nccl.nodes=2"}),
+                   20e-6);
+  EXPECT_TRUE(std::isnan(Value(kNcclCollectiveBusBandwidth, {"slurm.job.id=42"})));
+  EXPECT_EQ(pages.invalid(), 1u);
+  EXPECT_EQ(series_.size(), 7u);
+  for (int i = 0; i < 100; ++i) write();
+  EXPECT_DOUBLE_EQ(Value(kNcclCollectiveBusBandwidth, who), 678e9);
+  // Of the same GPU by another process, whose folder is its own.
+  pages.Take({.path = "/b", .gpu_uuid = "1-2", .text = kPage.substr(0, kPage.find('\n') + 1)}, writer_);
+  pages.Take({.path = "/a", .gpu_uuid = "1-2", .text = "nccl_bus_bandwidth_gbs{collective=\"Reduce\"} 1\n"},
+             writer_);
+  write();
+  write();
+  EXPECT_DOUBLE_EQ(Value(kNcclCollectiveBusBandwidth, who), 678e9);
+  EXPECT_EQ(series_.size(), 3u);
+  for (const char* path : {"/a", "/b"}) pages.Take({.path = path, .gpu_uuid = "1-2", .text = {}}, writer_);
+  write();
+  write();
+  EXPECT_EQ(series_.size(), 0u);
 }
 
 nccl_ras::RasReport Called(uint64_t first, uint64_t second) {
