@@ -155,6 +155,7 @@ struct Diagnosis::State {
     bool of_host = false;
   };
   FoundHint FindHint(const Fault& fault, const Process& process, int64_t begin_ns, int64_t now_ns) const;
+  bool IsAloneOnHost(const Process& process) const;
   bool WaitsForData(const Fault& fault, const Process& process) const;
   void Explain(Fault& fault, uint32_t communicator, int64_t now_ns) const;
   double Coverage(const CommunicatorEntry& communicator) const noexcept {

@@ -494,6 +494,19 @@ TEST(Worlds, HintsNameTheCause) {
   EXPECT_EQ(run.seen.size(), changes) << "that nothing shows the cause any more is no event";
 }
 
+TEST(Worlds, BusyProcessorsExplainAHostAndNotOneOfItsRanks) {
+  for (const FaultOf kind : {FaultOf::kSlowRank, FaultOf::kSlowHost}) {
+    WorldRun run(WithFault(Ranks(64), kind, 0.2));
+    run.Until(22);
+    run.diagnosis->AddHint({"node-1", "", Cause::kHostCpu, true, 0, "programs wait for a processor"},
+                           run.world->now());
+    run.Until(24);
+    ASSERT_TRUE(run.Find(FaultKind::kSlowRank));
+    EXPECT_EQ(run.Find(FaultKind::kSlowRank)->cause,
+              kind == FaultOf::kSlowHost ? Cause::kHostCpu : Cause::kUnknown);
+  }
+}
+
 // A hang of rank 13 (its GPU: GPU-1-5) with a hint that came `before_s` before it.
 std::unique_ptr<WorldRun> HangWithHint(FaultOf kind, double before_s, Hint hint) {
   auto run = std::make_unique<WorldRun>(WithFault(Ranks(64), kind));

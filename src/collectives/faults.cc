@@ -142,10 +142,20 @@ Diagnosis::State::FoundHint Diagnosis::State::FindHint(const Fault& fault, const
     for (const Cause cause : CausesOf(fault.kind)) {
       const HintEntry& hint = found->second[static_cast<size_t>(cause)];
       const int64_t reference = hint.lasts ? now_ns : begin_ns;
-      if (hint.at_ns != 0 && reference - hint.at_ns <= kHintNs) return {cause, &hint, of_host};
+      if (hint.at_ns == 0 || reference - hint.at_ns > kHintNs) continue;
+      // Busy processors would slow the other ranks of the host, too.
+      if (cause != Cause::kHostCpu || fault.scope == FaultScope::kHost || IsAloneOnHost(process))
+        return {cause, &hint, of_host};
     }
   }
   return {};
+}
+
+bool Diagnosis::State::IsAloneOnHost(const Process& process) const {
+  return std::ranges::none_of(processes, [&](const ProcessEntry& other) {
+    return other.used && other.process.host == process.host && other.process.job == process.job &&
+           other.process.pid != process.pid;
+  });
 }
 
 bool Diagnosis::State::WaitsForData(const Fault& fault, const Process& process) const {
@@ -409,10 +419,11 @@ Candidate Diagnosis::State::CandidateOf(const Hang& hang, const StuckCollective&
                                                         "all have started it, and it does not end",
                                                         "their process or host is gone, stopped or silent",
                                                         "they call another one than the others"};
-  fault.evidence = Text("%s %llu waits for %.0f s: %zu ranks wait for %zu: %s; %zu of %d ranks report",
-                        std::string(NameOf(root.function)).c_str(),
-                        static_cast<unsigned long long>(root.sequence), fault.hung_s, root.waiting.size(),
-                        fault.culprit_count, kWhy[kind], communicator.members.size(), fault.ranks);
+  fault.evidence =
+      Text("%s %llu waits for %.0f s: %zu %s for %zu: %s; %zu of %d ranks report",
+           std::string(NameOf(root.function)).c_str(), static_cast<unsigned long long>(root.sequence),
+           fault.hung_s, root.waiting.size(), root.waiting.size() == 1 ? "rank waits" : "ranks wait",
+           fault.culprit_count, kWhy[kind], communicator.members.size(), fault.ranks);
   const uint64_t which = MixBits(root.sequence * 16 + static_cast<uint64_t>(root.function));
   candidate.identity = {fault.kind, static_cast<uint32_t>(root.communicator), 0, which};
   return candidate;

@@ -8,7 +8,7 @@ import threading
 import time
 import unittest
 
-from agent import Agent, free_port, value, wait_until
+from agent import Agent, free_port, samples, value, wait_until
 from job_page import JobPage
 
 HASH = 0x1234567890ABCDEF
@@ -27,9 +27,9 @@ class HostAgent(Agent):
 class Rank:
     """A process of a job with the page of a profiler plugin. Its steps are written at once and take their time."""
 
-    def __init__(self, rank, ranks, socket):
+    def __init__(self, rank, ranks, socket, gpu=None):
         self.page = JobPage("nccl", socket=socket)
-        self.page(f"communicator 0 {HASH} {rank} {ranks} world 0000:0{rank}:00.0")
+        self.page(f"communicator 0 {HASH} {rank} {ranks} world {gpu or f'0000:0{rank}:00.0'}")
         self.done = 0
         self.times = {}
         self._reader = threading.Thread(target=self._drain, daemon=True)
@@ -59,9 +59,9 @@ class Rank:
         self.page.process.stdout.close()
 
 
-def node_config(socket, port):
+def node_config(socket, port, more=""):
     return (f"interval: 250ms\njobs: {{socket: '{socket}', folders: []}}\n"
-            f"collectors: {{nccl: {{pages: true, collectives: {{role: send, join_urls: ['http://127.0.0.1:{port}']}}}}}}\n")  # fmt: skip
+            f"collectors: {{nccl: {{pages: true, collectives: {{role: send, join_urls: ['http://127.0.0.1:{port}']}}}}{more}}}\n")  # fmt: skip
 
 
 def gateway_config(port):
@@ -130,6 +130,30 @@ class TwoHostsAndAGateway(unittest.TestCase):
             self.assertGreater(took, HANG_S - 1)
             self.assertLess(took, HANG_S + 10)
             wait_until(lambda: value(gateway.page(), "nccl_communicator_hung") == 1, what="the flag")
+
+    def test_an_xid_in_the_kernel_log_is_the_cause_of_a_hang(self):
+        port, socket, log = free_port(), self.folder / "job.sock", self.folder / "kern.log"
+        log.touch()
+        more = f", kernel_log: {{source: file, path: {log}, interval: 100ms}}"
+        with Agent(config=gateway_config(port)) as gateway, \
+             Agent("--demo", config=node_config(socket, port, more)) as node:  # fmt: skip
+            wait_until(lambda: socket.exists() and value(node.page(), "gpu_xid_errors_total", gpu_index="3") == 0, what="the counter of GPU 3")
+            buses = [samples(node.page(), "gpu_info", gpu_index=str(gpu))[0].labels["gpu_pci_bus_id"].lower()[-12:] for gpu in (1, 3)]
+            ranks = [Rank(rank, 2, socket, bus) for rank, bus in enumerate(buses)]
+            for rank in ranks:
+                self.addCleanup(rank.close)
+                rank.steps(20)
+            wait_until(lambda: all(rank.done >= 20 for rank in ranks), 60, "the steps")
+            with log.open("a") as file:
+                file.write(f"[   12.345678] NVRM: Xid (PCI:{buses[1].removesuffix('.0')}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n")
+            ranks[0].write("enqueue 0 all_reduce 1048576\nstart 0 all_reduce\n")
+            wait_until(lambda: events(gateway, "nccl.hang"), 60, "the hang")
+            event = events(gateway, "nccl.hang")[0]
+            print(f"\nhang with its cause: {event['body']}")
+            attributes = event["attributes"]
+            self.assertEqual((str(attributes["nccl.rank"]), attributes["nccl.gpu"], attributes["nccl.cause"], attributes["nccl.hang.kind"]),
+                             ("1", buses[1], "pcie", "not_arrived"))  # fmt: skip
+            self.assertRegex(event["body"], r"; its GPU reported XID 79 \(.+\), \d+ s (before|after) the wait began$")
 
 
 if __name__ == "__main__":

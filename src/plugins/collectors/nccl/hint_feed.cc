@@ -290,7 +290,9 @@ void HintFeed::ReadProcessors(const Snapshot& snapshot, Instant now) {
     Counter& counter = counters_["pressure"];
     if (counter.since.boot_ns == 0) counter = {value, value, now};
     if (now - counter.since < kPressureWindow) return;
-    const double share = (value - counter.first) * 1e9 / static_cast<double>((now - counter.since).count());
+    // A tick may be a little older than this run.
+    const double share =
+        std::min((value - counter.first) * 1e9 / static_cast<double>((now - counter.since).count()), 1.0);
     counter = {value, value, now};
     if (share > limits::kMostCpuPressure)
       of_host_[static_cast<size_t>(Cause::kHostCpu)] = {
