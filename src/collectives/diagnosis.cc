@@ -181,8 +181,9 @@ void Diagnosis::State::Sweep(int64_t now_ns) {
     return true;
   });
   std::erase_if(hints, [&](const auto& of) {
-    return std::ranges::all_of(of.second,
-                               [&](const HintEntry& hint) { return now_ns - hint.at_ns > kForgetHintNs; });
+    return std::ranges::all_of(of.second, [&](const auto& both) {
+      return now_ns - std::max(both[0].at_ns, both[1].at_ns) > kForgetHintNs;
+    });
   });
   if (communicator_index.empty()) jobs.clear();
 }
@@ -211,9 +212,9 @@ void Diagnosis::AddHint(const Hint& hint, Instant now) {
       hint.host.size() <= kMostText && hint.gpu.size() <= kMostText && hint.what.size() <= kMostText;
   const std::pair key(hint.host, hint.gpu);
   if (!short_texts || hint.age_ns < 0 || (hints.size() >= kMostHints && !hints.contains(key))) return;
-  State::HintEntry& known = hints[key][static_cast<size_t>(hint.cause) % kCauses];
+  State::HintEntry& known = hints[key][static_cast<size_t>(hint.cause) % kCauses][hint.lasts ? 1 : 0];
   const int64_t at_ns = now.boot_ns - hint.age_ns;
-  if (known.at_ns == 0 || at_ns >= known.at_ns) known = {at_ns, hint.lasts, hint.what};
+  if (known.at_ns == 0 || at_ns >= known.at_ns) known = {at_ns, hint.what};
 }
 
 void Diagnosis::Advance(Instant now) {

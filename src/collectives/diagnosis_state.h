@@ -118,10 +118,10 @@ struct Diagnosis::State {
   size_t members = 0;
   struct HintEntry {
     int64_t at_ns = 0;  // 0: there is none
-    bool lasts = false;
     std::string what;
   };
-  using HintsOfOne = std::array<HintEntry, kCauses>;                // by cause, the latest of each
+  using HintsOfOne =
+      std::array<std::array<HintEntry, 2>, kCauses>;  // by cause: what happened last, what lasts
   std::map<std::pair<std::string, std::string>, HintsOfOne> hints;  // by host and GPU; no GPU: of the host
   DiagnosisCounts counts;
   std::vector<Fault> faults;
@@ -152,7 +152,7 @@ struct Diagnosis::State {
   struct FoundHint {
     Cause cause = Cause::kUnknown;
     const HintEntry* hint = nullptr;
-    bool of_host = false;
+    bool lasts = false, of_host = false;
   };
   FoundHint FindHint(const Fault& fault, const Process& process, int64_t begin_ns, int64_t now_ns) const;
   bool IsAloneOnHost(const Process& process) const;

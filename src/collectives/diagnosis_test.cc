@@ -535,13 +535,25 @@ TEST(Worlds, AnXidNamesTheCauseOfAHang) {
 
 TEST(Worlds, AHintThatDoesNotExplainAHangChangesNothing) {
   const Hint xid{"node-1", "GPU-1-5", Cause::kPcie, false, 0, "XID 79"};
-  Hint clock = xid, other = xid;
+  Hint clock = xid, other = xid, lanes = xid;
+  lanes.lasts = true;
   clock.cause = Cause::kGpuClock;
   other.gpu = "GPU-1-4";
   EXPECT_EQ(HangWithHint(FaultOf::kNotArrived, 63, xid)->Find(FaultKind::kHang)->cause, Cause::kUnknown)
       << "more than a minute before";
+  EXPECT_EQ(HangWithHint(FaultOf::kNotArrived, 1, lanes)->Find(FaultKind::kHang)->cause, Cause::kUnknown)
+      << "it worked with these lanes";
   EXPECT_EQ(HangWithHint(FaultOf::kNotArrived, 8, clock)->Find(FaultKind::kHang)->cause, Cause::kUnknown)
       << "a slow GPU does not stop";
+  // What lasts does not hide what happened.
+  WorldRun both(WithFault(Ranks(64), FaultOf::kNotArrived));
+  both.Until(kFaultAtS);
+  both.diagnosis->AddHint(xid, both.world->now());
+  both.Until(kFaultAtS + 38);
+  both.diagnosis->AddHint(lanes, both.world->now());
+  both.Until(kFaultAtS + 40);
+  ASSERT_TRUE(both.Find(FaultKind::kHang));
+  EXPECT_EQ(both.Find(FaultKind::kHang)->cause, Cause::kPcie);
   const auto run = HangWithHint(FaultOf::kNotArrived, 8, other);
   EXPECT_EQ(run->Find(FaultKind::kHang)->cause, Cause::kUnknown);
   EXPECT_THAT(run->Find(FaultKind::kHang)->evidence, Not(HasSubstr("XID")));

@@ -140,12 +140,15 @@ Diagnosis::State::FoundHint Diagnosis::State::FindHint(const Fault& fault, const
     const auto found = hints.find({process.host, of_host ? std::string() : process.gpu});
     if (found == hints.end()) continue;
     for (const Cause cause : CausesOf(fault.kind)) {
-      const HintEntry& hint = found->second[static_cast<size_t>(cause)];
-      const int64_t reference = hint.lasts ? now_ns : begin_ns;
-      if (hint.at_ns == 0 || reference - hint.at_ns > kHintNs) continue;
       // Busy processors would slow the other ranks of the host, too.
-      if (cause != Cause::kHostCpu || fault.scope == FaultScope::kHost || IsAloneOnHost(process))
-        return {cause, &hint, of_host};
+      if (cause == Cause::kHostCpu && fault.scope != FaultScope::kHost && !IsAloneOnHost(process)) continue;
+      for (const bool lasts : {false, true}) {
+        // A state in which the job worked does not stop it.
+        if (lasts && fault.kind == FaultKind::kHang) continue;
+        const HintEntry& hint = found->second[static_cast<size_t>(cause)][lasts ? 1 : 0];
+        const int64_t reference = lasts ? now_ns : begin_ns;
+        if (hint.at_ns != 0 && reference - hint.at_ns <= kHintNs) return {cause, &hint, lasts, of_host};
+      }
     }
   }
   return {};
@@ -195,7 +198,7 @@ void Diagnosis::State::Explain(Fault& fault, uint32_t communicator, int64_t now_
   const std::string device = shown.of_host ? "host" : "GPU";
   fault.evidence +=
       of.size() == 1 ? "; its " + device : "; the " + device + " of rank " + std::to_string(whose->rank);
-  if (shown.hint->lasts) {
+  if (shown.lasts) {
     fault.evidence += ": " + shown.hint->what;
     return;
   }

@@ -883,7 +883,7 @@ constexpr Row kRows[] = {
     {{"hung_collective", "A collective hangs", WhyKind::kHost, kHungRoles, 1, 15, 10,
       "a collective hangs (nccl.communicator.hung) for 80 % of {d}", kHigh, "all of it: no rank moves",
       "The event nccl.hang names the rank, its machine and GPU with the evidence: gpulens events --name "
-      "nccl.hang.",
+      "nccl.hang. Of PyTorch, after its timeout: gpulens flight-recorder /tmp/comm_lib_trace_rank_*",
       "docs/stragglers.md"},
      HungCollective},
 };

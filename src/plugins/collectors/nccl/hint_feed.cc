@@ -102,6 +102,10 @@ HintFeed::HintFeed()
       interfaces_(kHostNetworkUp),
       pressure_(kHostPressureTime) {}
 
+void HintFeed::Note(FoundByCause& all, Cause cause, Found found) {
+  all[static_cast<size_t>(cause) + (found.lasts ? collectives::kCauses : 0)] = std::move(found);
+}
+
 HintFeed::Gpu* HintFeed::GpuOf(const SeriesInfo& info) {
   if (!info.entity) return nullptr;
   const std::string uuid = info.entity->attributes.Text("gpu.uuid");
@@ -189,7 +193,7 @@ void HintFeed::ReadThrottling(const Snapshot& snapshot, Instant now) {
       std::string what = "its clock is held down by " + std::string(WhatHolds(cause));
       if (gpu.clock > 0) what += ", at " + Rounded(gpu.clock) + " MHz";
       if (gpu.clock > 0 && median > 0) what += "; median of the other GPUs here: " + Rounded(median) + " MHz";
-      gpu.found[static_cast<size_t>(Cause::kGpuClock)] = {now, true, std::move(what)};
+      Note(gpu.found, Cause::kGpuClock, {now, true, std::move(what)});
       if (!HoldsEveryGpu(cause)) break;
     }
   }
@@ -203,8 +207,8 @@ void HintFeed::ReadPcieWidth(const Snapshot& snapshot, Instant now) {
   VisitFresh(most_width_, snapshot, [&](const SeriesInfo& info, double most) {
     Gpu* gpu = GpuOf(info);
     if (!gpu || gpu->width == 0 || gpu->width >= most) return;
-    gpu->found[static_cast<size_t>(Cause::kPcie)] = {
-        now, true, "it has " + Rounded(gpu->width) + " of " + Rounded(most) + " PCIe lanes"};
+    Note(gpu->found, Cause::kPcie,
+         {now, true, "it has " + Rounded(gpu->width) + " of " + Rounded(most) + " PCIe lanes"});
   });
 }
 
@@ -222,7 +226,7 @@ void HintFeed::ReadXids(const Snapshot& snapshot, Instant now) {
     if (facts && (facts->severity == "info" || facts->severity == "warning")) return;
     std::string what = "XID " + text;
     if (facts && !facts->meaning.empty()) what += " (" + std::string(facts->meaning) + ")";
-    gpu->found[static_cast<size_t>(CauseOfXid(facts))] = {now, false, std::move(what)};
+    Note(gpu->found, CauseOfXid(facts), {now, false, std::move(what)});
   });
 }
 
@@ -242,14 +246,13 @@ void HintFeed::ReadErrors(const Snapshot& snapshot, Instant now) {
   for (const auto& [uuid, value] : memory) {
     const double growth = GrowthOf("ecc " + uuid, value);
     if (growth > 0)
-      gpus_[uuid].found[static_cast<size_t>(Cause::kGpuEcc)] = {
-          now, false, Rounded(growth) + " uncorrectable memory errors"};
+      Note(gpus_[uuid].found, Cause::kGpuEcc, {now, false, Rounded(growth) + " uncorrectable memory errors"});
   }
   for (const auto& [uuid, value] : links) {
     const double growth = GrowthWithin("nvlink " + uuid, value, kErrorWindow, now);
     if (growth > limits::kMostLinkErrors)
-      gpus_[uuid].found[static_cast<size_t>(Cause::kNvlink)] = {
-          now, false, Rounded(growth) + " errors of its links to other GPUs within 5 minutes"};
+      Note(gpus_[uuid].found, Cause::kNvlink,
+           {now, false, Rounded(growth) + " errors of its links to other GPUs within 5 minutes"});
   }
   VisitFresh(replays_, snapshot, [&](const SeriesInfo& info, double value) {
     Gpu* gpu = GpuOf(info);
@@ -257,8 +260,7 @@ void HintFeed::ReadErrors(const Snapshot& snapshot, Instant now) {
     const double growth =
         GrowthWithin("replays " + info.entity->attributes.Text("gpu.uuid"), value, kErrorWindow, now);
     if (growth > limits::kMostPcieReplays)
-      gpu->found[static_cast<size_t>(Cause::kPcie)] = {now, false,
-                                                       Rounded(growth) + " PCIe replays within 5 minutes"};
+      Note(gpu->found, Cause::kPcie, {now, false, Rounded(growth) + " PCIe replays within 5 minutes"});
   });
 }
 
@@ -267,18 +269,18 @@ void HintFeed::ReadLinks(const Snapshot& snapshot, Instant now) {
     Gpu* gpu = GpuOf(info);
     const std::string link = info.attributes.Text("gpu.interconnect.link_index");
     if (gpu && WentDown("link " + link + " " + info.entity->attributes.Text("gpu.uuid"), value == 1))
-      gpu->found[static_cast<size_t>(Cause::kNvlink)] = {now, false, "the loss of its link " + link};
+      Note(gpu->found, Cause::kNvlink, {now, false, "the loss of its link " + link});
   });
-  Found& nic = of_host_[static_cast<size_t>(Cause::kNic)];
   VisitFresh(ports_, snapshot, [&](const SeriesInfo& info, double value) {
     const std::string port =
         info.attributes.Text("host.rdma.port") + " of " + info.attributes.Text("host.rdma.device");
-    if (WentDown("port " + port, value == 1)) nic = {now, false, "the loss of network port " + port};
+    if (WentDown("port " + port, value == 1))
+      Note(of_host_, Cause::kNic, {now, false, "the loss of network port " + port});
   });
   VisitFresh(interfaces_, snapshot, [&](const SeriesInfo& info, double value) {
     const std::string name = info.attributes.Text("network.interface.name");
     if (IsCard(name) && WentDown("interface " + name, value == 1))
-      nic = {now, false, "the loss of network interface " + name};
+      Note(of_host_, Cause::kNic, {now, false, "the loss of network interface " + name});
   });
 }
 
@@ -295,8 +297,8 @@ void HintFeed::ReadProcessors(const Snapshot& snapshot, Instant now) {
         std::min((value - counter.first) * 1e9 / static_cast<double>((now - counter.since).count()), 1.0);
     counter = {value, value, now};
     if (share > limits::kMostCpuPressure)
-      of_host_[static_cast<size_t>(Cause::kHostCpu)] = {
-          now, true, "programs wait for a processor " + Rounded(share * 100) + " % of the time"};
+      Note(of_host_, Cause::kHostCpu,
+           {now, true, "programs wait for a processor " + Rounded(share * 100) + " % of the time"});
   });
 }
 
@@ -307,7 +309,7 @@ void HintFeed::AddTo(collectives::Batch& batch, Instant now) const {
       collectives::Hint& hint = batch.hints.emplace_back();
       hint.host = host_;
       hint.gpu = gpu;
-      hint.cause = static_cast<Cause>(i);
+      hint.cause = static_cast<Cause>(i % collectives::kCauses);
       hint.lasts = found[i].lasts;
       hint.age_ns = std::max<int64_t>((now - found[i].at).count(), 0);
       hint.what = found[i].what;

@@ -33,7 +33,8 @@ class HintFeed {
     bool lasts = false;
     std::string what;
   };
-  using FoundByCause = std::array<Found, collectives::kCauses>;
+  // By cause: what happened last; then, by cause, what lasts.
+  using FoundByCause = std::array<Found, 2 * collectives::kCauses>;
   struct Gpu {
     std::string pci;  // "0000:1a:00.0"; empty: unknown
     FoundByCause found;
@@ -46,6 +47,7 @@ class HintFeed {
     Instant since;  // of `first`
   };
 
+  static void Note(FoundByCause& all, collectives::Cause cause, Found found);
   // The GPU of a series; null: of no GPU with a uuid.
   Gpu* GpuOf(const SeriesInfo& info);
   // Growth since the last tick. Of a new counter: 0, unless it `begins_at_zero` and is newer than this
