@@ -535,14 +535,14 @@ TEST(Worlds, AnXidNamesTheCauseOfAHang) {
 
 TEST(Worlds, AHintThatDoesNotExplainAHangChangesNothing) {
   const Hint xid{"node-1", "GPU-1-5", Cause::kPcie, false, 0, "XID 79"};
-  Hint clock = xid, other = xid, lanes = xid;
-  lanes.lasts = true;
+  Hint clock = xid, other = xid, narrow = xid;
+  narrow.lasts = true;
   clock.cause = Cause::kGpuClock;
   other.gpu = "GPU-1-4";
   EXPECT_EQ(HangWithHint(FaultOf::kNotArrived, 63, xid)->Find(FaultKind::kHang)->cause, Cause::kUnknown)
       << "more than a minute before";
-  EXPECT_EQ(HangWithHint(FaultOf::kNotArrived, 1, lanes)->Find(FaultKind::kHang)->cause, Cause::kUnknown)
-      << "it worked with these lanes";
+  EXPECT_EQ(HangWithHint(FaultOf::kNotArrived, 1, narrow)->Find(FaultKind::kHang)->cause, Cause::kUnknown)
+      << "it worked with a narrow bus";
   EXPECT_EQ(HangWithHint(FaultOf::kNotArrived, 8, clock)->Find(FaultKind::kHang)->cause, Cause::kUnknown)
       << "a slow GPU does not stop";
   // What lasts does not hide what happened.
@@ -550,7 +550,7 @@ TEST(Worlds, AHintThatDoesNotExplainAHangChangesNothing) {
   both.Until(kFaultAtS);
   both.diagnosis->AddHint(xid, both.world->now());
   both.Until(kFaultAtS + 38);
-  both.diagnosis->AddHint(lanes, both.world->now());
+  both.diagnosis->AddHint(narrow, both.world->now());
   both.Until(kFaultAtS + 40);
   ASSERT_TRUE(both.Find(FaultKind::kHang));
   EXPECT_EQ(both.Find(FaultKind::kHang)->cause, Cause::kPcie);

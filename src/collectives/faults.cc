@@ -37,7 +37,7 @@ std::string Text(const char* format, auto... values) {
   return {text.data(), std::min(text.size() - 1, static_cast<size_t>(std::max(length, 0)))};
 }
 
-// Causes that explain a kind of fault, the likeliest first. Nothing slow explains what stands still, and a
+// Causes that explain a kind of fault, the likeliest first. What is slow does not explain a hang, and a
 // slow GPU comes late, so that the collective itself is not longer.
 std::span<const Cause> CausesOf(FaultKind kind) noexcept {
   using enum Cause;
