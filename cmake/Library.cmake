@@ -151,6 +151,31 @@ function(gpulens_benches name target benches)
   target_compile_definitions(${name}_bench PRIVATE GPULENS_SOURCE_DIR=".")
 endfunction()
 
+# gpulens_job_library(name sources…): a library that jobs load, the shared object lib<name>.so of sources that need neither
+# exceptions nor the C++ library: it needs the C library alone, so that it loads in old containers. It stays loaded once it was
+# (nodelete), binds all symbols at once, and hides all that is not exported by name. Sources are relative to the root.
+# Sanitizers are left out: a job has none. tests/inject/job_libraries.py checks what it needs and exports.
+function(gpulens_job_library name)
+  set(sources)
+  foreach(source ${ARGN})
+    get_filename_component(source ${source} ABSOLUTE BASE_DIR ${GPULENS_ROOT})
+    list(APPEND sources ${source})
+  endforeach()
+  add_library(${name} MODULE ${sources})
+  target_compile_features(${name} PRIVATE cxx_std_20)
+  target_include_directories(${name} PRIVATE ${GPULENS_ROOT}/src)
+  target_compile_definitions(${name} PRIVATE GPULENS_JOB_LIBRARY GPULENS_VERSION="${PROJECT_VERSION}")
+  set(hardened ${gpulens_hardened})
+  list(REMOVE_ITEM hardened -D_GLIBCXX_ASSERTIONS)  # calls the C++ library
+  target_compile_options(${name} PRIVATE -Wall -Wextra -Wconversion -Wshadow -Werror -O2 -fno-exceptions -fno-rtti
+                         -fno-threadsafe-statics -fvisibility=hidden -ffunction-sections -fdata-sections ${hardened})
+  # Linked by the C compiler. libdl is where an old glibc has dlopen, though this one has it in libc.
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE C)
+  target_link_options(${name} PRIVATE -static-libgcc -Wl,--gc-sections -Wl,--as-needed -Wl,-z,nodelete -Wl,-z,defs
+                      ${gpulens_hardened_link})
+  target_link_libraries(${name} PRIVATE -Wl,--no-as-needed -l:libdl.so.2 -Wl,--as-needed)
+endfunction()
+
 # Every fuzzer is built with -fsanitize=fuzzer where that exists (clang), and has a seed folder
 # testdata/<x>_corpus next to it.
 function(gpulens_fuzzers name target fuzzers)

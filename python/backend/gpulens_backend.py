@@ -15,7 +15,7 @@ from scikit_build_core.build import *  # noqa: F401,F403: the hooks that need no
 HERE = pathlib.Path(__file__).resolve().parent.parent
 ROOT = HERE.parent
 CARRIED = ["LICENSE", "cmake", "include", "tools/spec_table.py"]
-OURS = {".h", ".cc", ".def", ".tsv", ".inc", ".cmake"}
+OURS = {".h", ".cc", ".def", ".tsv", ".inc", ".cmake", ".map"}
 
 
 def _in_checkout():

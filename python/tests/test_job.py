@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -149,7 +150,6 @@ class Job(unittest.TestCase):
             sys.path.remove(str(HOOK))
             sys.modules.pop("gpulens_torch_hook", None)
 
-    @unittest.skipUnless((ROOT / "build" / "release" / "libgpulens-job.so").exists(), "libgpulens-job.so is not built")
     def test_one_page_with_the_hook(self):
         (after,), _ = run(
             """
@@ -166,15 +166,53 @@ class Job(unittest.TestCase):
             assert gpulens.job_reason() is None
             page()
             """,
-            {
-                "PYTHONPATH": str(HOOK),
-                "GPULENS_JOB_LIBRARY": str(ROOT / "build" / "release" / "libgpulens-job.so"),
-            },
+            {"PYTHONPATH": str(HOOK), "GPULENS_JOB_LIBRARY": ""},
         )
         self.assertEqual(after["records"], 1)
         if "all" in after:
             self.assertEqual(after["all"]["phases"]["transitions"], 8)
             self.assertEqual(after["all"]["data_loading"]["batches"], 1)
+
+    def test_the_hook_uses_the_library_of_the_package(self):
+        """With what pip installs alone: a program that imports PyTorch, here one with its names, reports itself."""
+        with tempfile.TemporaryDirectory() as folder:
+            torch = pathlib.Path(folder) / "torch"
+            torch.mkdir()
+            (torch / "__init__.py").write_text("")
+            (torch / "serialization.py").write_text("def save(*_):\n    pass\n")
+            (used, after), _ = run(
+                """
+                import torch.serialization
+                torch.serialization.save()
+                print(json.dumps([line.split()[-1] for line in open("/proc/self/maps") if "libgpulens-job" in line]))
+                page()
+                """,
+                {"PYTHONPATH": f"{HOOK}:{folder}", "GPULENS_JOB_LIBRARY": ""},
+            )
+        self.assertEqual(set(used), {str(pathlib.Path(job.__file__).parent / "lib" / "libgpulens-job.so")})
+        self.assertGreater(after["last"], 0)
+        if "all" in after:
+            self.assertEqual(after["all"]["phases"]["transitions"], 2)
+
+    def test_without_the_library_of_the_package_that_of_the_system_is_used(self):
+        """The linker's search finds it; where it finds none, the program runs on."""
+        with tempfile.TemporaryDirectory() as folder:
+            hook, library = pathlib.Path(folder) / "a" / "b" / "hook", pathlib.Path(folder) / "libraries"
+            shutil.copytree(HOOK, hook, ignore=shutil.ignore_patterns("__pycache__"))
+            library.mkdir()
+            shutil.copy(pathlib.Path(job.__file__).parent / "lib" / "libgpulens-job.so", library)
+            body = """
+                import gpulens_torch_hook
+                try:
+                    gpulens_torch_hook._load()
+                    print("true")
+                except OSError:
+                    print("false")
+                """
+            for search, found in ((library, True), (hook, False)):
+                answers, _ = run(body, {"PYTHONPATH": str(hook), "GPULENS_JOB_LIBRARY": "", "LD_LIBRARY_PATH": str(search)})
+                self.assertEqual(answers, [found])
+
 
 
 if __name__ == "__main__":

@@ -41,11 +41,11 @@ class Import(unittest.TestCase):
                 return set(re.findall(r"/([^/\\s]+\\.so[.\\d]*)$", pathlib.Path("/proc/self/maps").read_text(), re.MULTILINE))
             before = libraries()
             import gpulens._core
-            for secure in pathlib.Path(gpulens.__file__).parent.glob("lib/libgpulens_secure.so"):
-                ctypes.CDLL(str(secure))
+            for library in pathlib.Path(gpulens.__file__).parent.glob("lib/*.so"):
+                ctypes.CDLL(str(library))
             print(*sorted(name for name in libraries() - before if not re.match("_ctypes|libffi|_struct", name)))
             """
-        allowed = r"(libc|libm|libdl|libpthread|librt|ld-linux-x86-64|ld-linux-aarch64)\.so\.\d|_core\..*|libgpulens_secure\.so"
+        allowed = r"(libc|libm|libdl|libpthread|librt|ld-linux-x86-64|ld-linux-aarch64)\.so\.\d|_core\..*|libgpulens_secure\.so|libgpulens-job\.so"
         self.assertEqual([name for name in run(textwrap.dedent(mapped)).split() if not re.fullmatch(allowed, name)], [])
 
     @unittest.skipUnless(os.environ.get("PACKAGED_WHEEL"), "of wheels of ./dev package alone")

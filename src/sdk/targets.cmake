@@ -26,6 +26,4 @@ if(TARGET sdk_ring_resident_test)
     SKIP_REGULAR_EXPRESSION "SKIPPED")
 endif()
 include(${CMAKE_CURRENT_LIST_DIR}/training/targets.cmake)
-if(COMMAND gpulens_job_library)  # not in the Python package
-  include(${CMAKE_CURRENT_LIST_DIR}/job/targets.cmake)
-endif()
+include(${CMAKE_CURRENT_LIST_DIR}/job/targets.cmake)

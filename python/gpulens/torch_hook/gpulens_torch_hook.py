@@ -33,9 +33,12 @@ def _load():
     import ctypes
 
     path = os.environ.get("GPULENS_JOB_LIBRARY")
-    if not path:  # where packages have it: share/gpulens/torch and lib/gpulens
+    if not path:
+        name = "libgpulens-job.so"
         here = os.path.dirname(os.path.abspath(__file__))
-        path = os.path.join(here, "..", "..", "..", "lib", "gpulens", "libgpulens-job.so")
+        # Of a wheel: gpulens/torch_hook and gpulens/lib. Of other packages: share/gpulens/torch and lib/gpulens.
+        places = (os.path.join(here, "..", "lib", name), os.path.join(here, "..", "..", "..", "lib", "gpulens", name))
+        path = next((place for place in places if os.path.exists(place)), name)  # else by the search of the dynamic linker
     # Where the agent's socket is not visible, as in a container, it finds the page as a file. Not in os.environ, which is the job's.
     if not os.environ.get("GPULENS_JOB_FOLDER"):
         os.putenv("GPULENS_JOB_FOLDER", "/dev/shm")

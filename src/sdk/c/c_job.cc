@@ -10,7 +10,9 @@ namespace {
 
 static_assert(sizeof(gpulens_data_wait) >= sizeof(Wait) && sizeof(gpulens_collective) >= sizeof(Call));
 static_assert(GPULENS_PHASE_IDLE == static_cast<int>(job_page::Phase::kIdle) &&
-              GPULENS_BARRIER == static_cast<int>(job_page::Function::kBarrier));
+              GPULENS_PHASE_IDLE + 1 == static_cast<int>(job_page::Phase::kCount));
+static_assert(GPULENS_BARRIER == static_cast<int>(job_page::Function::kBarrier) &&
+              GPULENS_BARRIER + 1 == static_cast<int>(job_page::Function::kCount));
 
 }  // namespace
 }  // namespace gpulens::job_core

@@ -16,9 +16,15 @@ constexpr std::array<std::string_view, static_cast<size_t>(job_page::Phase::kCou
 constexpr std::array<std::string_view, static_cast<size_t>(job_page::Function::kCount)> kFunctionNames{
     "other",  "all_reduce", "broadcast", "all_gather", "reduce_scatter", "reduce", "all_to_all",
     "gather", "scatter",    "send",      "receive",    "all_gather_v",   "barrier"};
+// Public headers include none of ours, so these are declared twice. One that is added has to be added to
+// both.
 static_assert(static_cast<int>(JobPhase::kIdle) == static_cast<int>(job_page::Phase::kIdle) &&
-              static_cast<int>(CollectiveFunction::kBarrier) ==
-                  static_cast<int>(job_page::Function::kBarrier));
+              static_cast<int>(JobPhase::kIdle) + 1 == static_cast<int>(job_page::Phase::kCount));
+static_assert(static_cast<int>(CollectiveFunction::kBarrier) ==
+                  static_cast<int>(job_page::Function::kBarrier) &&
+              static_cast<int>(CollectiveFunction::kBarrier) + 1 ==
+                  static_cast<int>(job_page::Function::kCount));
+static_assert(!kPhaseNames.back().empty() && !kFunctionNames.back().empty());
 
 template <class Enum, size_t kSize>
 std::optional<Enum> ParseOf(const std::array<std::string_view, kSize>& names,
