@@ -271,7 +271,9 @@ struct Header {
   std::atomic<uint64_t> read_records;   // written by the agent
   std::atomic<uint64_t> lost[kLosses];  // by Loss
   char trouble[128];                    // why the writer measures less than was wanted; ends with 0
+  char job[48];  // that the process names: Slurm's job id, torchrun's run or a name; or empty
 };
+static_assert(sizeof(Header) == 448);
 
 struct Page {
   Header header;
@@ -297,6 +299,8 @@ inline constexpr char kDefaultSocket[] = "/run/gpulens/job.sock";
 // through a mapping would take memory.
 inline constexpr char kFolderVariable[] = "GPULENS_JOB_FOLDER";
 inline constexpr char kDefaultFolder[] = "/dev/shm";
+// Where Header::job is from: the first that is set, and not to "none".
+inline constexpr const char* kJobVariables[] = {"SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "GPULENS_RUN_NAME"};
 // "off" in the environment, or one of these files when the library is loaded: nothing is measured.
 inline constexpr char kSwitchVariable[] = "GPULENS_PROBES";
 inline constexpr const char* kSwitchFiles[] = {"/run/gpulens/probes.off", "/etc/gpulens/probes.off"};

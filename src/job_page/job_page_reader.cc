@@ -196,6 +196,7 @@ void JobPageReader::State::ReadHeader(const Header& header, PageCopy& out) {
   out.opened_boot_ns = opened_boot_ns;
   out.writer_version = TextOf(header.writer_version);
   out.library_version = TextOf(header.library_version);
+  out.job = TextOf(header.job);
   out.trouble = TextOf(header.trouble);
   const auto level = [&](uint32_t raw) {
     if (raw <= static_cast<uint32_t>(Level::kProfile)) return static_cast<Level>(raw);

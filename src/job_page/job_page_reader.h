@@ -124,6 +124,7 @@ struct PageCopy {
   uint64_t start_ticks = 0;  // as the writer states it; 0: unknown
   uint64_t opened_boot_ns = 0;
   std::string writer_version, library_version;
+  std::string job;      // as the writer states it; empty: unknown
   std::string trouble;  // why it measures less than was wanted; empty: it does not
   Level wanted = Level::kOff, actual = Level::kOff;
   uint64_t last_event_boot_ns = 0;       // 0: none

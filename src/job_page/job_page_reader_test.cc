@@ -228,12 +228,14 @@ TEST(JobPageReader, TextIsPrintable) {
   Communicator& made = page.AddCommunicator(0, 1, 0, 2);
   TestPage::Put(made.name, "a\xff\x1b[31m");
   std::memset(page.page().header.trouble, 'x', sizeof page.page().header.trouble);
+  TestPage::Put(page.page().header.job, "12\n3");
   TestPage::Put(made.device_id, "../../etc");
   JobPageReader reader = ReaderOf(page);
   PageCopy copy;
   ASSERT_TRUE(reader.Read(kNow, copy).ok());
   EXPECT_EQ(copy.communicators[0].identity->name, "a\\xff\\x1b[31m");
   EXPECT_EQ(copy.trouble.size(), sizeof page.page().header.trouble);
+  EXPECT_EQ(copy.job, "12\\x0a3");
   EXPECT_EQ(copy.communicators[0].identity->device_id, "");
 }
 

@@ -155,6 +155,7 @@ class OwnPage {
     return true;
   }
   static uint64_t StartTicks() noexcept;
+  static const char* JobName() noexcept;
   static void Describe(Page& page, const OwnPageOptions& options, uint64_t now) noexcept;
   static void CopySocketPath(char (&to)[sizeof(sockaddr_un::sun_path)]) noexcept;
   int MakeMemoryFile() noexcept;
@@ -246,6 +247,16 @@ inline uint64_t OwnPage::StartTicks() noexcept {
   return ticks;
 }
 
+// What is equal on all hosts of a job. Null: nothing is.
+inline const char* OwnPage::JobName() noexcept {
+  for (const char* variable : kJobVariables) {
+    const char* text = ::secure_getenv(variable);
+    // Of torchrun without an id of its own.
+    if (text && text[0] != '\0' && ::strcmp(text, "none") != 0) return text;
+  }
+  return nullptr;
+}
+
 inline void OwnPage::Describe(Page& page, const OwnPageOptions& options, uint64_t now) noexcept {
   Header& header = page.header;
   header.layout = kLayout;
@@ -256,6 +267,7 @@ inline void OwnPage::Describe(Page& page, const OwnPageOptions& options, uint64_
   header.start_ticks = StartTicks();
   header.opened_boot_ns = now;
   CopyText(header.writer_version, options.writer_version);
+  CopyText(header.job, JobName());
   header.wanted_level.store(static_cast<uint32_t>(options.wanted), std::memory_order_relaxed);
   header.magic.store(kMagic, std::memory_order_release);
 }

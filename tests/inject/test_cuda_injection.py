@@ -344,27 +344,21 @@ class Processes(Cuda):
         started = [self.start(*common, cuda=level) for level in ("time", "count", "off")]
         jobs = dict(zip((process.pid for process in started), ("time", "count", "off")))
 
-        def until(condition):
-            deadline = time.monotonic() + 20
-            while not condition():
-                self.assertLess(time.monotonic(), deadline)
-                time.sleep(0.05)
-
         def launches():
             return {page["pid"]: sum(device["launches"]["kernel"] for device in page["devices"]) for page in self.pages.read("cuda")}
 
-        until(lambda: len(launches()) == 3)
+        wait_until(lambda: len(launches()) == 3)
         self.pages.close()  # the agent ends
         with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
             early = self.start(*common, GPULENS_JOB_FOLDER=memory)
             started.append(early)
             jobs[early.pid] = "time"
-            until(lambda: os.listdir(memory) == [f"gpulens-job-{os.getuid()}-{early.pid}-2"])
+            wait_until(lambda: os.listdir(memory) == [f"gpulens-job-{os.getuid()}-{early.pid}-2"])
             self.pages = Pages(str(self.folder / "job.sock"), str(BUILD / "job_page_dump"))
-            until(lambda: set(launches()) == set(jobs))
+            wait_until(lambda: set(launches()) == set(jobs))
             before = launches()
-            until(lambda: all(now > before[pid] for pid, now in launches().items() if jobs[pid] != "off"))
-            until(lambda: os.listdir(memory) == [])
+            wait_until(lambda: all(now > before[pid] for pid, now in launches().items() if jobs[pid] != "off"))
+            wait_until(lambda: os.listdir(memory) == [])
         for process in started:
             self.assertEqual(process.communicate(timeout=30)[1], "")
 

@@ -720,6 +720,22 @@ TEST(NcclPlugin, TheNextAgentGetsThePageAgain) {
   std::filesystem::remove_all(files);
 }
 
+TEST(NcclPlugin, ThePageNamesTheJob) {
+  const auto job = [](std::initializer_list<std::pair<const char*, const char*>> variables,
+                      std::string_view expected) {
+    return InChild([&] {
+      for (const char* variable : kJobVariables) ::unsetenv(variable);
+      for (const auto& [variable, value] : variables) ::setenv(variable, value, 1);
+      return CountOne() == 0 && CurrentPage()->header.job == expected ? 0 : 1;
+    });
+  };
+  EXPECT_EQ(0, job({}, ""));
+  EXPECT_EQ(0, job({{"SLURM_JOB_ID", "4711"}, {"TORCHELASTIC_RUN_ID", "x"}}, "4711"));
+  EXPECT_EQ(0, job({{"TORCHELASTIC_RUN_ID", "none"}, {"GPULENS_RUN_NAME", "train"}}, "train"));
+  EXPECT_EQ(0, job({{"SLURM_JOB_ID", ""}, {"TORCHELASTIC_RUN_ID", std::string(99, 'x').c_str()}},
+                   std::string(47, 'x')));
+}
+
 TEST(NcclPlugin, HostileSocketsDoNotHoldTheJob) {
   TempFolder folder;
   const auto started = std::chrono::steady_clock::now();

@@ -113,7 +113,18 @@ Batch DiagnosisFeed::Make(Instant now) {
   batch.sender = sender_;
   batch.number = ++number_;
   batch.made_boot_ns = now.boot_ns;
-  const auto add = [&](Member member, const Process& process) {
+  // Files and RAS do not name the job; the pages of the same communicator do. Ranks of one communicator must
+  // not seem to be of two jobs: it would be two communicators.
+  std::map<uint64_t, std::string> jobs;
+  for (const auto& [key, rank] : ranks_) {
+    if (rank->process.job.empty()) continue;
+    const auto [at, added] = jobs.try_emplace(key.first, rank->process.job);
+    if (!added && at->second != rank->process.job) at->second.clear();
+  }
+  const auto add = [&](Member member, Process process) {
+    if (process.job.empty()) {
+      if (const auto job = jobs.find(member.hash); job != jobs.end()) process.job = job->second;
+    }
     auto at = std::ranges::find(batch.processes, process);
     if (at == batch.processes.end()) at = batch.processes.insert(at, process);
     member.process = static_cast<uint32_t>(at - batch.processes.begin());

@@ -22,6 +22,7 @@
 #include "sources/job_pages/job_pages.h"
 #include "sources/nccl_files/inspector_files.h"
 #include "sources/nvml/processes/process_table.h"
+#include "sources/slurm/local_jobs.h"
 
 namespace gpulens {
 namespace {
@@ -76,6 +77,17 @@ bool IsStopped(const std::string& root, int32_t pid) {
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos || name_end + 2 >= text.size()) return false;
   return text[name_end + 2] == 'T' || text[name_end + 2] == 't';
+}
+
+constexpr size_t kLongestText = 128;  // of collectives::Process
+
+// The Slurm job of the process's control group, which only root can set. Empty: none. Its environment is not
+// read, since that can wait for the process; the page has what is in it.
+std::string JobOf(const std::string& root, int32_t pid) {
+  std::string text;
+  if (!ReadFile((root + "/proc/" + std::to_string(pid) + "/cgroup").c_str(), text, 65'536).ok()) return {};
+  const auto found = slurm::JobOfCgroup(text);
+  return found ? std::to_string(found->job) : std::string();
 }
 
 class Nccl final : public Collector {
@@ -141,7 +153,7 @@ class Nccl final : public Collector {
     pages_->Visit([&](const JobPageView& view) {
       if (view.page.writer == job_page::Writer::kCudaInjection) return;
       Page& page = of_page_[view.owner.id];
-      if (!page.process) Identify(view.owner, page);
+      if (!page.process) Identify(view, page);
       if (view.page.phases) page.identity.phase = view.page.phases->current;
       page.identity.state = view.ended ? collectives::ProcessState::kUnknown
                             : view.owner.pid > 0 && IsStopped(env_.root, view.owner.pid)
@@ -174,7 +186,8 @@ class Nccl final : public Collector {
     });
   }
 
-  void Identify(const JobPageOwner& owner, Page& page) {
+  void Identify(const JobPageView& view, Page& page) {
+    const JobPageOwner& owner = view.owner;
     std::vector<AttributeSet::Attribute> attributes, facts;
     page.identity.host = host_;
     page.identity.pid = owner.pid;
@@ -189,9 +202,11 @@ class Nccl final : public Collector {
       text("container.id", details.container_id);
       text("k8s.pod.uid", details.pod_uid);
       page.identity.pod = details.pod_uid;
+      page.identity.job = JobOf(env_.root, owner.pid);
       if (details.start_ticks != 0)
         facts.push_back({"process.start_ticks", static_cast<int64_t>(details.start_ticks)});
     }
+    if (page.identity.job.empty()) page.identity.job = view.page.job.substr(0, kLongestText);
     page.process =
         MakeRef<Entity>("process", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)),
                         EntityRef(), AttributeSet(std::span<const AttributeSet::Attribute>(facts)));

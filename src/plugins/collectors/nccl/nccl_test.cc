@@ -4,6 +4,7 @@
 #include <map>
 
 #include "catalog/nccl.h"
+#include "plugins/collectors/nccl/diagnosis_feed.h"
 #include "plugins/collectors/nccl/inspector_pages.h"
 #include "plugins/collectors/nccl/rank_table.h"
 #include "plugins/collectors/nccl/ras_feed.h"
@@ -334,6 +335,45 @@ TEST(RasFeed, ARankThatHasCalledMoreWaits) {
   // An old state is no state.
   ras.Feed(feed, now + std::chrono::minutes(3), std::chrono::minutes(2));
   EXPECT_TRUE(feed.Make(now).members.empty());
+}
+
+// A page with rank 0 of a communicator, for DiagnosisFeed.
+struct FedPage {
+  FedPage(uint64_t id, uint64_t hash) {
+    owner.id = id;
+    auto identity = std::make_shared<job_page::CommunicatorIdentity>();
+    identity->hash = hash;
+    identity->ranks = 3;
+    copy.communicators.push_back({.identity = std::move(identity), .closed = false, .functions = {}});
+  }
+  JobPageView view() const {
+    return {.owner = owner, .page = copy, .records = {}, .edges = {}, .read_at = {}};
+  }
+  JobPageOwner owner;
+  job_page::PageCopy copy;
+};
+
+TEST(DiagnosisFeed, RanksWithoutAJobHaveThatOfTheirCommunicator) {
+  const Instant now{1'000'000'000, 0};
+  DiagnosisFeed feed(1);
+  collectives::Process process;
+  process.job = "77";
+  feed.TakePage(FedPage(1, 0xAB).view(), process, now);
+  feed.TakePage(FedPage(2, 0xCD).view(), process, now);
+  const auto other = [&](uint64_t hash, int32_t rank) {
+    collectives::Member member;
+    member.hash = hash;
+    member.ranks = 3;
+    member.rank = rank;
+    feed.TakeMember(std::move(member), {});
+  };
+  other(0xAB, 1), other(0xEF, 1);
+  const collectives::Batch batch = feed.Make(now);
+  std::map<std::pair<uint64_t, int32_t>, std::string> jobs;
+  for (const collectives::Member& member : batch.members)
+    jobs[{member.hash, member.rank}] = batch.processes[member.process].job;
+  EXPECT_EQ(jobs, (std::map<std::pair<uint64_t, int32_t>, std::string>{
+                      {{0xAB, 0}, "77"}, {{0xAB, 1}, "77"}, {{0xCD, 0}, "77"}, {{0xEF, 1}, ""}}));
 }
 
 TEST(RasFeed, ReportsWhatHappensToPeers) {
