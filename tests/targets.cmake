@@ -25,7 +25,8 @@ set_tests_properties(e2e_contract PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT 
 # Tests that the sanitizers' builds run, too: those of processes, sockets, signals and bytes from outside. The others compare with
 # foreign programs, check the text of commands, or repeat the same paths with other tables: the release build finds their errors.
 foreach(name proxy proxy_cost proxy_otlp proxy_security cost_reconcile agent amd bad_pages events fault_matrix gpu gpu_parts hostile_names websocket discovery otlp otlp_grpc otlp_in remote_write
-             remote_write_in webhook sink_faults kubernetes slurm experiments_export telemetry bench_serve live top trace mcp isolate)
+             remote_write_in webhook sink_faults kubernetes slurm experiments_export telemetry bench_serve live top trace mcp isolate
+             nccl collectives phases probes migrate)
   set_property(TEST e2e_${name} APPEND PROPERTY LABELS sanitize)
 endforeach()
 # Some 30 faults, each with several queries: three machines at the same time.

@@ -43,7 +43,7 @@ set_tests_properties(e2e_cupti_layout PROPERTIES LABELS e2e TIMEOUT 120 SKIP_REG
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 add_test(NAME e2e_profile COMMAND ${CMAKE_SOURCE_DIR}/tools/venv_python.sh -m unittest -v test_profile
          WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/inject)
-set_tests_properties(e2e_profile PROPERTIES LABELS e2e TIMEOUT 300
+set_tests_properties(e2e_profile PROPERTIES LABELS "e2e;sanitize" TIMEOUT 300
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;GPULENS_BUILD=${CMAKE_BINARY_DIR}")
 # On a machine with a GPU.
 add_test(NAME gpu_cuda COMMAND ${CMAKE_SOURCE_DIR}/tools/venv_python.sh test_real_cuda.py WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/gpu)
