@@ -31,14 +31,15 @@ enum class ProxyWait : uint8_t { kUnknown, kGpu, kPeerCredit, kSend, kReceive, k
 // Why a rank is slow or a collective hangs, as far as a reading of another source shows it.
 enum class Cause : uint8_t {
   kUnknown,
-  kGpuClock,  // the clock of its GPU is held down
-  kGpuEcc,    // memory errors of its GPU
-  kNvlink,    // errors of its GPU's links to other GPUs
-  kNic,       // a network card of its host lost its link
-  kPcie,      // errors or a loss of the bus between GPU and host, or fewer lanes than there are
-  kHostCpu,   // programs of its host wait for a processor
-  kDataWait,  // it loads data
-  kGpuError,  // another error of its GPU, an XID of NVIDIA's driver
+  kGpuClock,    // the clock of its GPU is held down
+  kGpuEcc,      // memory errors of its GPU
+  kNvlink,      // errors of its GPU's links to other GPUs
+  kNic,         // a network card of its host lost its link
+  kPcie,        // errors or a loss of the bus between GPU and host, or fewer lanes than there are
+  kHostCpu,     // programs of its host wait for a processor
+  kDataWait,    // it loads data
+  kGpuError,    // another error of its GPU, an XID of NVIDIA's driver
+  kHostMemory,  // the kernel ended programs of its host for lack of memory
   kCount,
 };
 inline constexpr size_t kCauses = static_cast<size_t>(Cause::kCount);

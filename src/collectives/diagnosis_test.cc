@@ -533,6 +533,15 @@ TEST(Worlds, AnXidNamesTheCauseOfAHang) {
   }
 }
 
+TEST(Worlds, AProcessThatEndsMayHaveLackedMemory) {
+  const Hint oom{"node-1", "", Cause::kHostMemory, false, 0, "the end of a program for lack of memory"};
+  EXPECT_EQ(HangWithHint(FaultOf::kNotArrived, 8, oom)->Find(FaultKind::kHang)->cause, Cause::kUnknown);
+  const auto run = HangWithHint(FaultOf::kCrash, 8, oom);
+  EXPECT_EQ(run->Find(FaultKind::kHang)->cause, Cause::kHostMemory);
+  EXPECT_THAT(run->Find(FaultKind::kHang)->evidence,
+              HasSubstr("; its host reported the end of a program for lack of memory, "));
+}
+
 TEST(Worlds, AHintThatDoesNotExplainAHangChangesNothing) {
   const Hint xid{"node-1", "GPU-1-5", Cause::kPcie, false, 0, "XID 79"};
   Hint clock = xid, other = xid, narrow = xid;

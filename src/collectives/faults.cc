@@ -43,7 +43,7 @@ std::span<const Cause> CausesOf(FaultKind kind) noexcept {
   using enum Cause;
   static constexpr Cause kSlow[] = {kGpuClock, kGpuEcc, kGpuError, kPcie, kNvlink, kHostCpu, kNic};
   static constexpr Cause kCommunication[] = {kNvlink, kNic, kPcie, kGpuError};
-  static constexpr Cause kHangs[] = {kPcie, kGpuError, kGpuEcc, kNvlink, kNic};
+  static constexpr Cause kHangs[] = {kPcie, kGpuError, kGpuEcc, kNvlink, kHostMemory, kNic};
   if (kind == FaultKind::kHang) return kHangs;
   return kind == FaultKind::kSlowRank ? std::span<const Cause>(kSlow) : kCommunication;
 }
@@ -63,8 +63,8 @@ std::string_view NameOf(FaultScope scope) noexcept {
   return kNames[static_cast<size_t>(scope)];
 }
 std::string_view NameOf(Cause cause) noexcept {
-  constexpr std::string_view kNames[] = {"unknown", "gpu_clock", "gpu_ecc",   "nvlink",   "nic",
-                                         "pcie",    "host_cpu",  "data_wait", "gpu_error"};
+  constexpr std::string_view kNames[] = {"unknown", "gpu_clock", "gpu_ecc",   "nvlink",    "nic",
+                                         "pcie",    "host_cpu",  "data_wait", "gpu_error", "host_memory"};
   return kNames[static_cast<size_t>(cause) % std::size(kNames)];
 }
 std::string_view NameOf(LatenessRule rule) noexcept {
@@ -142,6 +142,7 @@ Diagnosis::State::FoundHint Diagnosis::State::FindHint(const Fault& fault, const
     for (const Cause cause : CausesOf(fault.kind)) {
       // Busy processors would slow the other ranks of the host, too.
       if (cause == Cause::kHostCpu && fault.scope != FaultScope::kHost && !IsAloneOnHost(process)) continue;
+      if (cause == Cause::kHostMemory && fault.hang != HangKind::kProcess) continue;
       for (const bool lasts : {false, true}) {
         // A state in which the job worked does not stop it.
         if (lasts && fault.kind == FaultKind::kHang) continue;

@@ -29,6 +29,21 @@ constexpr uint8_t kWindows = 3;
 constexpr size_t kMostIntervals = 256;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
+// Whether no rank is done before all have come, so that who comes last waits least. Of the others the shortest
+// duration says nothing: the ranks of a reduce or gather send and are done, as the root of a broadcast or
+// scatter is; those of a chain do not wait for who comes after them in it; a send waits for its receiver.
+constexpr bool AllWait(Function function) noexcept {
+  switch (function) {
+    case Function::kAllReduce:
+    case Function::kAllGather:
+    case Function::kAllGatherV:
+    case Function::kReduceScatter:
+    case Function::kAllToAll:
+    case Function::kBarrier: return true;
+    default: return false;
+  }
+}
+
 // The smallest and the second smallest value.
 struct Smallest {
   size_t at = 0;
@@ -101,6 +116,7 @@ void LatenessWindows::Resize(size_t members) {
 }
 
 bool LatenessWindows::Add(const JoinedCollective& collective) {
+  if (!AllWait(collective.function)) return false;
   const std::span<const float> mean = collective.mean_ns;
   const double count = collective.count;
   const bool pair = collective.present == 2;

@@ -47,7 +47,8 @@ class LatenessWindows {
 
   // New members have no history.
   void Resize(size_t members);
-  // True when a rule begins or ceases to hold for a member.
+  // True when a rule begins or ceases to hold for a member. Functions in which not every rank waits for all
+  // others are passed over.
   bool Add(const JoinedCollective& collective);
 
   std::span<const MemberState> members() const noexcept { return states_; }

@@ -100,7 +100,8 @@ HintFeed::HintFeed()
       links_(kGpuInterconnectLinkActive),
       ports_(kHostRdmaPortActive),
       interfaces_(kHostNetworkUp),
-      pressure_(kHostPressureTime) {}
+      pressure_(kHostPressureTime),
+      oom_kills_(kHostMemoryOomKills) {}
 
 void HintFeed::Note(FoundByCause& all, Cause cause, Found found) {
   all[static_cast<size_t>(cause) + (found.lasts ? collectives::kCauses : 0)] = std::move(found);
@@ -156,7 +157,7 @@ void HintFeed::Read(const Snapshot& snapshot, Instant now) {
   ReadXids(snapshot, now);
   ReadErrors(snapshot, now);
   ReadLinks(snapshot, now);
-  ReadProcessors(snapshot, now);
+  ReadHost(snapshot, now);
 }
 
 void HintFeed::ReadThrottling(const Snapshot& snapshot, Instant now) {
@@ -284,7 +285,7 @@ void HintFeed::ReadLinks(const Snapshot& snapshot, Instant now) {
   });
 }
 
-void HintFeed::ReadProcessors(const Snapshot& snapshot, Instant now) {
+void HintFeed::ReadHost(const Snapshot& snapshot, Instant now) {
   VisitFresh(pressure_, snapshot, [&](const SeriesInfo& info, double value) {
     if (info.attributes.Text("host.pressure.resource") != "cpu" ||
         info.attributes.Text("host.pressure.level") != "some")
@@ -299,6 +300,13 @@ void HintFeed::ReadProcessors(const Snapshot& snapshot, Instant now) {
     if (share > limits::kMostCpuPressure)
       Note(of_host_, Cause::kHostCpu,
            {now, true, "programs wait for a processor " + Rounded(share * 100) + " % of the time"});
+  });
+  VisitFresh(oom_kills_, snapshot, [&](const SeriesInfo&, double value) {
+    const double ended = GrowthOf("oom", value);
+    if (ended == 0) return;
+    Note(of_host_, Cause::kHostMemory,
+         {now, false,
+          "the end of " + Rounded(ended) + (ended < 1.5 ? " program" : " programs") + " for lack of memory"});
   });
 }
 

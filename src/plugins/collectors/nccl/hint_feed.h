@@ -61,7 +61,7 @@ class HintFeed {
   void ReadXids(const Snapshot& snapshot, Instant now);
   void ReadErrors(const Snapshot& snapshot, Instant now);
   void ReadLinks(const Snapshot& snapshot, Instant now);
-  void ReadProcessors(const Snapshot& snapshot, Instant now);
+  void ReadHost(const Snapshot& snapshot, Instant now);
 
   const std::string host_;           // the name that processes of this host have in batches
   uint64_t ticks_ = 0, tick_ = 0;    // read; number of the latest
@@ -70,7 +70,7 @@ class HintFeed {
   std::map<std::string, Counter> counters_;
   std::map<std::string, bool> up_;
   SeriesFinder info_, throttle_, throttle_share_, clock_, width_, most_width_, xids_, ecc_, link_errors_,
-      replays_, links_, ports_, interfaces_, pressure_;
+      replays_, links_, ports_, interfaces_, pressure_, oom_kills_;
 };
 
 }  // namespace gpulens

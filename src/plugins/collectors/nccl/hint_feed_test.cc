@@ -206,6 +206,13 @@ TEST_F(HintFeedTest, TheHostsNetworkAndProcessors) {
   EXPECT_EQ(Of("")[0].what, "the loss of network interface eth0");
   EXPECT_EQ(Of("")[1].cause, Cause::kHostCpu);
   EXPECT_EQ(Of("")[1].what, "programs wait for a processor 57 % of the time");
+  Set(kHostMemoryOomKills, -1, 7);
+  Tick();
+  Set(kHostMemoryOomKills, -1, 8);
+  Tick();
+  ASSERT_THAT(Of(""), SizeIs(3));
+  EXPECT_EQ(Of("")[1].what, "the end of 1 program for lack of memory");
+  EXPECT_EQ(Of("")[1].cause, Cause::kHostMemory);
 }
 
 }  // namespace
