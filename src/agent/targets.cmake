@@ -7,7 +7,7 @@ add_gpulens_library(agent_targets DIR src/agent/targets DEPS gpulens_config gpul
 add_gpulens_library(agent_control DIR src/agent/control DEPS gpulens_pipeline gpulens_config gpulens_net_server
   gpulens_sources_nvml_simulated TEST_DEPS gpulens_net_testing)
 add_gpulens_library(agent_demo DIR src/agent/demo DEPS gpulens_agent_control gpulens_pipeline gpulens_net_http
-  gpulens_sources_nvml_simulated PRIVATE_DEPS gpulens_base_yaml TEST_DEPS gpulens_scrape_engine)
+  gpulens_sources_nvml_simulated gpulens_sources_job_pages gpulens_collectives PRIVATE_DEPS gpulens_base_yaml TEST_DEPS gpulens_scrape_engine)
 # The files of the page, and Debian's dygraphs, in rows of C++.
 set(page_rows ${CMAKE_BINARY_DIR}/generated/agent/page_files.inc)
 file(GLOB page_files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/page/*.js ${CMAKE_SOURCE_DIR}/src/page/*.css ${CMAKE_SOURCE_DIR}/src/page/*.svg)

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "core/attribute_set.h"
 #include "core/layout.h"
@@ -26,5 +28,21 @@ class SimulatedOwners {
   // Changes when an answer of OwnerOf may have changed.
   virtual uint64_t generation() const noexcept = 0;
 };
+
+// For an nvml::ProcessTable, whose ProcessDetails are `Details`: the simulated processes of `owners`. Null
+// where there are none.
+template <class Details>
+std::function<Details(uint32_t pid)> FindSimulated(const SimulatedOwners* owners) {
+  if (!owners) return nullptr;
+  return [owners](uint32_t pid) {
+    SimulatedOwners::Process process = owners->ProcessOf(pid);
+    Details out;
+    out.simulated = out.visible = !process.name.empty();
+    out.name = std::move(process.name);
+    out.owner = std::move(process.user);
+    out.start_ticks = process.start_ticks;
+    return out;
+  };
+}
 
 }  // namespace gpulens

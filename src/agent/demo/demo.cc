@@ -14,8 +14,8 @@
 namespace gpulens::demo {
 namespace {
 
-constexpr Duration kRefresh = std::chrono::milliseconds(500);
-constexpr std::string_view kInterval = "5s";  // between two scrapes of a page
+constexpr Duration kRefresh = std::chrono::milliseconds(100);  // as moments of phases are known so well
+constexpr std::string_view kInterval = "5s";                   // between two scrapes of a page
 
 std::string BootId() {
   std::string text;
@@ -92,7 +92,9 @@ class Demo::Page final : public HttpHandler {
 };
 
 Demo::Demo(Scenario scenario, DemoNode::Options options, Env& env)
-    : env_(env), node_(std::move(scenario), std::move(options)) {}
+    : env_(env), node_(std::move(scenario), std::move(options)) {
+  if (env.job_pages) jobs_ = std::make_unique<DemoJobs>(node_, *env.job_pages, env.collectives);
+}
 
 Result<std::unique_ptr<Demo>> Demo::Start(std::string_view text, Env& env) {
   ASSIGN_OR_RETURN(Scenario scenario, ParseScenario(text));
@@ -138,6 +140,7 @@ Status Demo::Listen() {
     FoundTarget target{
         .name = work.name, .url = "http://" + at->ToString() + "/metrics", .options = {}, .attributes = {}};
     target.options = {{"kind", std::string(TargetKindOf(work.kind))}, {"interval", std::string(kInterval)}};
+    if (IsEngine(work.kind) && !work.gpus.empty()) target.options["pid"] = std::to_string(work.pid);
     target.attributes["simulated"] = "true";
     if (!work.cluster.empty()) target.attributes["cluster"] = work.cluster;
     for (auto [key, value] : node_.AttributesOf(work)) {
@@ -152,6 +155,7 @@ Status Demo::Listen() {
 
 void Demo::Follow() {
   Refresh();
+  if (jobs_) jobs_->Advance(env_.clock->Now());
   timer_ = env_.io->After(kRefresh, [this] { Follow(); });
 }
 
@@ -200,6 +204,28 @@ std::string Demo::Describe() const {
     if (HasPage(workloads[i].kind)) out += ", " + targets_[page++].url;
   }
   return out;
+}
+
+Config Demo::WithJobs(Config config) {
+  Config collectors = config.Group("collectors");
+  const Origin demo{.where = Origin::kDefault, .name = "--demo"};
+  auto set = [&](Config& group, std::string_view key, Config::Value value) {
+    if (group.origin(key).where == Origin::kDefault) group.Set(key, std::move(value), demo);
+  };
+  Config nccl = collectors.Group("nccl"), phases = collectors.Group("phases"),
+         probes = collectors.Group("probes"), join = nccl.Group("collectives");
+  set(join, "role", std::string("join"));
+  nccl.Set("collectives", std::move(join), demo);
+  set(nccl, "pages", true);
+  set(phases, "pages", true);
+  // The probe host of this machine has real processes only.
+  if (probes.origin("enabled").where == Origin::kDefault) set(probes, "socket", std::string());
+  set(probes, "enabled", true);
+  collectors.Set("nccl", std::move(nccl), demo);
+  collectors.Set("phases", std::move(phases), demo);
+  collectors.Set("probes", std::move(probes), demo);
+  config.Set("collectors", std::move(collectors), demo);
+  return config;
 }
 
 void Demo::ReplaceEnrichers(std::vector<EnricherSet::Setup>& setups) {

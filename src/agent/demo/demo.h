@@ -1,5 +1,5 @@
-// What `agent --demo` runs next to the simulated GPUs: pages of engines on loopback ports, their targets, and
-// the owners of GPUs and processes. docs/demo.md describes it.
+// What `agent --demo` runs next to the simulated GPUs: pages of engines on loopback ports, their targets, the
+// owners of GPUs and processes, and what runs inside jobs. docs/demo.md describes it.
 #pragma once
 
 #include <memory>
@@ -10,6 +10,7 @@
 #include <gpulens/status.h>
 
 #include "agent/control/memory_file.h"
+#include "agent/demo/demo_jobs.h"
 #include "agent/demo/demo_node.h"
 #include "net/http/http_server.h"
 #include "pipeline/enricher_set.h"
@@ -44,6 +45,8 @@ class Demo {
   // Of the simulated NVIDIA library.
   int profile_fd() const noexcept { return profile_.fd(); }
   const DemoNode& node() const noexcept { return node_; }
+  // The configuration with what collectors need to read the demo's jobs, where it says nothing else of it.
+  static Config WithJobs(Config config);
   // Adds its owners, in place of those enrichers that would look for simulated pids among real ones.
   static void ReplaceEnrichers(std::vector<EnricherSet::Setup>& setups);
 
@@ -59,6 +62,7 @@ class Demo {
 
   Env& env_;
   DemoNode node_;
+  std::unique_ptr<DemoJobs> jobs_;  // used by the loop; null: the agent reads no job pages
   MemoryFile profile_;
   uint64_t running_ = 0;
   bool written_ = false;

@@ -331,14 +331,16 @@ GpuPodTable::List DemoNode::Holdings(int64_t boot_ns) const {
 }
 
 AttributeSet DemoNode::OwnerOf(const Entity& entity) const {
+  // The nearest that it belongs to and that has an owner: a GPU, or a process of a job page.
   const Entity* gpu = &entity;
-  while (gpu && gpu->type != "gpu") gpu = gpu->parent.get();
+  while (gpu && gpu->type != "gpu" && !(gpu->type == "process" && !gpu->parent)) gpu = gpu->parent.get();
   if (!gpu || gpu->attributes.Text("simulated") != "true") return {};
   // An index may be another GPU's after the fault renumber.
   const std::string uuid = gpu->attributes.Text("gpu.uuid");
   const std::optional<unsigned> index = ParseInt<unsigned>(gpu->attributes.Text("gpu.index"));
   auto is_at = [&](unsigned place) { return uuid.empty() ? index == place : uuid == UuidOf(place); };
-  const std::optional<unsigned> pid = ParseInt<unsigned>(entity.attributes.Text("process.pid"));
+  const Entity& process = gpu->type == "process" ? *gpu : entity;
+  const std::optional<unsigned> pid = ParseInt<unsigned>(process.attributes.Text("process.pid"));
   const int64_t now_ns = RealClock().Now().boot_ns;
   std::lock_guard lock(mutex_);
   for (size_t i = 0; i < live_.size(); ++i) {

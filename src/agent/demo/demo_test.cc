@@ -1,14 +1,18 @@
 #include <gmock/gmock.h>
 
 #include <unistd.h>
+#include <atomic>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "agent/demo/demo_jobs.h"
 #include "agent/demo/demo_node.h"
 #include "agent/demo/engine_pages.h"
 #include "base/clock.h"
 #include "base/files.h"
+#include "collectives/diagnosis.h"
 #include "scrape/engine/engine_families.h"
 #include "sources/nvml/simulated/fake_profile.h"
 #include "wire/exposition/exposition_page.h"
@@ -272,6 +276,140 @@ TEST(Demo, WrongOrdersGetWhatIsAllowed) {
               HasSubstr("at a time are the most"));
 }
 
+// A clock that the thread of the pages reads, too.
+class SharedClock final : public Clock {
+ public:
+  void Set(int64_t boot_ns) { boot_ns_ = boot_ns; }
+  Instant Now() const noexcept override { return {boot_ns_.load(), boot_ns_.load()}; }
+
+ private:
+  std::atomic<int64_t> boot_ns_{kSecond};
+};
+
+// What the agent knows of the demo's jobs, from its pages and batches, in the time of the test.
+class DemoJobsTest : public ::testing::Test {
+ protected:
+  DemoJobsTest() {
+    pages_.Configure({.socket = "", .folders = {}});
+    feed_ = pages_.Subscribe("test");
+    batches_.AddConsumer();
+  }
+
+  void Run(int64_t from_ns, int64_t seconds) {
+    for (int64_t at = from_ns; at < from_ns + seconds * kSecond; at += kSecond / 10) {
+      clock_.Set(at);
+      jobs_.Advance(clock_.Now());
+      feed_->Visit([&](const JobPageView& view) {
+        EXPECT_TRUE(view.owner.simulated);
+        EXPECT_EQ(view.page.rejected, 0u) << "of pid " << view.owner.pid;
+        Seen& seen = seen_[{view.owner.pid, view.page.writer}];
+        seen.page = view.page;
+        seen.ended = view.ended;
+        seen.records += view.records.size();
+        if (view.page.phases) ++seen.phases[view.page.phases->current];
+      });
+      for (const collectives::Batch& batch : batches_.Take()) diagnosis_.Add(batch, clock_.Now());
+      diagnosis_.Advance(clock_.Now());
+      for (const collectives::FaultChange& change : diagnosis_.TakeChanges()) changes_.push_back(change);
+    }
+  }
+
+  struct Seen {
+    job_page::PageCopy page;
+    std::map<job_page::Phase, int> phases;  // tenths of a second
+    size_t records = 0;
+    bool ended = false;
+  };
+  const Seen& Of(std::string_view name, job_page::Writer writer, unsigned gpu = 0) {
+    return seen_[{static_cast<int32_t>(node_.scenario().Find(name)->pid + gpu), writer}];
+  }
+
+  SharedClock clock_;
+  DemoNode node_{BuiltIn(), {}};
+  JobPages pages_{clock_};
+  collectives::BatchQueue batches_;
+  DemoJobs jobs_{node_, pages_, &batches_};
+  std::unique_ptr<JobPages::Feed> feed_;
+  collectives::Diagnosis diagnosis_{{}};
+  std::vector<collectives::FaultChange> changes_;
+  std::map<std::pair<int32_t, job_page::Writer>, Seen> seen_;
+};
+
+constexpr int64_t kQuiet = 720 * kSecond * 100;  // the hang begins 5 minutes, a late rank 2 minutes later
+
+TEST_F(DemoJobsTest, ATrainingMarksItsPhasesAndTimesItsCollectives) {
+  Run(kQuiet + 20 * kSecond, 60);
+  const Seen& rank = Of("train-tts", job_page::Writer::kProgram);
+  ASSERT_EQ(rank.page.communicators.size(), 1u);
+  EXPECT_EQ(rank.page.communicators[0].identity->ranks, 8);
+  EXPECT_EQ(rank.page.communicators[0].identity->rank, 3);
+  EXPECT_EQ(rank.page.communicators[0].identity->device_id, "0000:6f:00.0") << "that of the simulated GPU 5";
+  EXPECT_NEAR(static_cast<double>(rank.records), 60 / 0.73 * 8, 40);
+  auto share = [&](job_page::Phase phase) {
+    return rank.phases.count(phase) ? rank.phases.at(phase) / 600.0 : 0;
+  };
+  EXPECT_NEAR(share(job_page::Phase::kGpuCompute), 520 / 730.0, 0.06);
+  EXPECT_NEAR(share(job_page::Phase::kNcclCollective), 104 / 730.0, 0.05);
+  EXPECT_NEAR(share(job_page::Phase::kOptimizerStep), 60 / 730.0, 0.04);
+  EXPECT_NEAR(share(job_page::Phase::kDataLoading), 45 / 730.0, 0.04);
+  EXPECT_NEAR(static_cast<double>(rank.page.data_loading->batches), 60 / 0.73, 4);
+  EXPECT_TRUE(changes_.empty()) << changes_.front().fault.evidence;
+}
+
+TEST_F(DemoJobsTest, ATrainingPausesForACheckpointAndEndsWithItsWorkload) {
+  Run(kQuiet - 5 * kSecond, 15);
+  EXPECT_EQ(Of("train-tts", job_page::Writer::kProgram).page.phases->current, job_page::Phase::kCheckpoint);
+  ASSERT_TRUE(node_.Stop("engine=train-tts", kQuiet + 10 * kSecond));
+  Run(kQuiet + 15 * kSecond, 2);
+  EXPECT_TRUE(Of("train-tts", job_page::Writer::kProgram).ended);
+  EXPECT_TRUE(Of("train-tts", job_page::Writer::kCudaInjection).ended);
+  EXPECT_FALSE(Of("chat-a", job_page::Writer::kCudaInjection).ended);
+}
+
+TEST_F(DemoJobsTest, TheLateRankIsNamedAndClears) {
+  Run(kQuiet + 110 * kSecond, 130);
+  ASSERT_EQ(changes_.size(), 2u);
+  EXPECT_EQ(changes_[0].fault.kind, collectives::FaultKind::kSlowRank);
+  ASSERT_EQ(changes_[0].fault.culprits.size(), 1u);
+  EXPECT_EQ(changes_[0].fault.culprits[0].rank, 6);
+  EXPECT_EQ(changes_[0].fault.culprits[0].process.host, "demo-node-7");
+  EXPECT_EQ(changes_[1].kind, collectives::FaultChange::Kind::kCleared);
+}
+
+TEST_F(DemoJobsTest, TheHangIsNamedAndClears) {
+  Run(kQuiet + 290 * kSecond, 100);
+  ASSERT_EQ(changes_.size(), 2u);
+  EXPECT_EQ(changes_[0].fault.kind, collectives::FaultKind::kHang);
+  EXPECT_EQ(changes_[0].fault.hang, collectives::HangKind::kNotArrived);
+  ASSERT_EQ(changes_[0].fault.culprits.size(), 1u);
+  EXPECT_EQ(changes_[0].fault.culprits[0].rank, 2);
+  EXPECT_EQ(changes_[1].kind, collectives::FaultChange::Kind::kCleared);
+  EXPECT_GT(Of("train-tts", job_page::Writer::kProgram).phases.at(job_page::Phase::kNcclCollective), 700);
+}
+
+TEST_F(DemoJobsTest, LaunchesAndCollectivesOfEnginesFollowTheLoad) {
+  ASSERT_TRUE(node_.Set("engine=chat-a load=0.5", kQuiet));
+  Run(kQuiet + 10 * kSecond, 2);
+  auto launches = [&] {
+    return Of("chat-a", job_page::Writer::kCudaInjection, 1).page.devices.at(0).launches;
+  };
+  auto done = [&] {
+    return Of("chat-a", job_page::Writer::kNcclPlugin).page.communicators.at(0).functions[1].done;
+  };
+  const auto launches_before = launches();
+  const uint64_t done_before = done();
+  Run(kQuiet + 12 * kSecond, 10);
+  EXPECT_NEAR(static_cast<double>(launches()[0] - launches_before[0]), 2600 * 0.98 * 0.5 * 10, 800);
+  EXPECT_NEAR(static_cast<double>(launches()[2] - launches_before[2]), 2600 * 0.02 * 0.5 * 10, 20);
+  EXPECT_NEAR(static_cast<double>(done() - done_before), 7600 * 0.5 * 10, 500);
+  const auto& device = Of("chat-a", job_page::Writer::kCudaInjection).page.devices.at(0);
+  EXPECT_NEAR(static_cast<double>(device.enqueue[0].count), static_cast<double>(device.launches[0]),
+              static_cast<double>(device.launches[0]) * 1e-4 + 200);
+  EXPECT_FALSE(seen_.contains(
+      {static_cast<int32_t>(node_.scenario().Find("notebook-jo")->pid), job_page::Writer::kCudaInjection}))
+      << "not every process is measured from inside";
+}
+
 TEST(Scenario, ErrorsNameTheLine) {
   struct Case {
     const char* yaml;
@@ -288,6 +426,10 @@ TEST(Scenario, ErrorsNameTheLine) {
         Case{"workloads:\n  - {name: a, load: [2]}", "load has a value"},
         Case{"workloads:\n  - {name: a, checkpoint: {every: 10s, for: 20s}}", "checkpoint needs"},
         Case{"workloads:\n  - {name: a, pod: {name: x}}", "pod needs name and namespace"},
+        Case{"workloads:\n  - {name: a, inside: {launches: 5}}", "needs gpus"},
+        Case{"workloads:\n  - {name: a, gpus: [0, 1], inside: {ranks: 2, first: 1}}", "leaves no rank"},
+        Case{"workloads:\n  - {name: a, gpus: [0], inside: {ranks: 2, late: {rank: 1, every: 1m}}}",
+             "late needs rank, every and for"},
         Case{"profile: 'throttle: [{gpu: 1}]'", "mask is missing"},
         Case{"profile: 'each: []'", "in `profile`"}, Case{"profile: \"processes: [\"", "in `profile`"},
         Case{"colour: red", "colour"}}) {

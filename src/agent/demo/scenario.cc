@@ -153,6 +153,37 @@ Status ReadTraffic(YamlFields& in, Workload& out) {
   return row.Done();
 }
 
+Status ReadTrouble(YamlFields& in, std::string_view key, int ranks, RankTrouble& out) {
+  const YamlNode* trouble = in.Child(key);
+  if (!trouble) return in.status();
+  YamlFields row(*trouble, kScenarioLine);
+  row.Number("rank", out.rank, 0, ranks - 1).Number("by", out.by, 0.01, 1);
+  RETURN_IF_ERROR(ReadSeconds(row, "every", out.every_s));
+  RETURN_IF_ERROR(ReadSeconds(row, "for", out.for_s));
+  RETURN_IF_ERROR(ReadSeconds(row, "after", out.after_s));
+  if (out.rank < 0 || out.every_s == 0 || out.for_s == 0 || out.for_s >= out.every_s)
+    return Wrong(*trouble, std::string(key) + " needs rank, every and for, which is shorter");
+  return row.Done();
+}
+
+Status ReadInside(YamlFields& in, Workload& out) {
+  const YamlNode* inside = in.Child("inside");
+  if (!inside) return in.status();
+  YamlFields row(*inside, kScenarioLine);
+  InsideWork& work = out.inside;
+  const int here = static_cast<int>(out.gpus.size());
+  row.Number("launches", work.launches, 0, 1e6).Number("collectives", work.collectives, 0, 1e6);
+  row.Number("ranks", work.ranks, 2, 512).Number("first", work.first, 0, 511);
+  if (here == 0) row.Fail("launches", "needs gpus");
+  if (IsEngine(out.kind) && work.ranks > 0) row.Fail("ranks", "is for kind job");
+  if (!IsEngine(out.kind) && work.collectives > 0) row.Fail("collectives", "is for engines");
+  if (work.ranks > 0 && work.first + here > work.ranks) row.Fail("first", "leaves no rank for a GPU");
+  RETURN_IF_ERROR(row.status());
+  RETURN_IF_ERROR(ReadTrouble(row, "late", work.ranks, work.late));
+  RETURN_IF_ERROR(ReadTrouble(row, "hang", work.ranks, work.hang));
+  return row.Done();
+}
+
 Status ReadGpus(YamlFields& in, const Scenario& scenario, Workload& out) {
   const YamlNode* gpus = in.Child("gpus");
   for (size_t i = 0; gpus && i < gpus->items.size(); ++i) {
@@ -193,6 +224,7 @@ Status ReadWorkload(const YamlNode& node, Scenario& out) {
   RETURN_IF_ERROR(ReadOwner(in, work));
   RETURN_IF_ERROR(ReadProcess(in, work));
   RETURN_IF_ERROR(ReadTraffic(in, work));
+  RETURN_IF_ERROR(ReadInside(in, work));
   RETURN_IF_ERROR(ReadLoadKeys(in, keys));
   if (!keys.present.empty() && keys.present.size() != 2)
     return Wrong(node, "present is [from, to], shares of a day");
@@ -281,6 +313,7 @@ workloads:
     process: {name: "VLLM::Worker_TP", user: "1001", memory: 71GiB}
     pod: {name: chat-a-7d9f6c5b8-x2lqp, namespace: storefront, container: vllm, deployment: chat-a}
     traffic: {requests: 6, prompt: 1100, output: 260, cached: 0.55, first_token: 0.32, next_token: 0.021, kv_tokens: 310000}
+    inside: {launches: 2600, collectives: 7600}
     load: [0.35, 0.22, 0.12, 0, 0.08, 0.18, 0.4, 0.62, 0.85, 0.97, 1.12, 1.05, 0.9, 0.95, 1.02, 0.98, 0.9, 0.86, 0.8, 0.74, 0.7, 0.62, 0.55, 0.45]
   # Code: prompts are computed on one GPU and answered on another one.
   - name: code-b-prefill
@@ -294,6 +327,7 @@ workloads:
     process: {name: "VLLM::EngineCor", user: "1001", memory: 69GiB}
     pod: {name: code-b-prefill-0, namespace: developers, container: vllm, deployment: code-b-prefill}
     traffic: {requests: 3, prompt: 4200, output: 1, cached: 0.35, first_token: 0.55, next_token: 0.03, kv_tokens: 240000}
+    inside: {launches: 1900}
     load: [0.2, 0.15, 0.1, 0, 0, 0.1, 0.2, 0.45, 0.8, 1, 0.95, 0.85, 0.6, 0.9, 1, 1, 0.95, 0.8, 0.6, 0.45, 0.4, 0.35, 0.3, 0.25]
   - name: code-b-decode
     kind: vllm
@@ -306,6 +340,7 @@ workloads:
     process: {name: "VLLM::EngineCor", user: "1001", memory: 70GiB}
     pod: {name: code-b-decode-0, namespace: developers, container: vllm, deployment: code-b-decode}
     traffic: {requests: 3, prompt: 4200, output: 320, cached: 0.35, first_token: 0.06, next_token: 0.017, kv_tokens: 240000, speculative: true}
+    inside: {launches: 3400}
     load: [0.2, 0.15, 0.1, 0, 0, 0.1, 0.2, 0.45, 0.8, 1, 0.95, 0.85, 0.6, 0.9, 1, 1, 0.95, 0.8, 0.6, 0.45, 0.4, 0.35, 0.3, 0.25]
   # Search in the second cluster: many short requests.
   - name: search-c
@@ -324,7 +359,8 @@ workloads:
   - {name: chat-cache, kind: lmcache, cluster: byoc_1, tenant: storefront, of: chat-a, pod: {name: lmcache-0, namespace: storefront, container: lmcache, deployment: lmcache}}
   - {name: search-gateway, kind: aibrix, cluster: byoc_2, tenant: search, of: search-c, pod: {name: aibrix-gateway-plugins-84d-7xk, namespace: aibrix-system, container: gateway, deployment: aibrix-gateway-plugins}}
   - {name: kv-store, kind: mooncake, cluster: byoc_1, tenant: developers, of: code-b-prefill, pod: {name: mooncake-store-0, namespace: developers, container: store, deployment: mooncake-store}}
-  # A training that writes a checkpoint every four minutes.
+  # A training that writes a checkpoint every four minutes: eight ranks on eight nodes, of which this node has
+  # rank 3. Rank 6 is late every six minutes for a while, and rank 2 lets the others hang every twelve.
   - name: train-tts
     kind: job
     gpus: [5]
@@ -334,6 +370,7 @@ workloads:
     job: {id: "48211", name: train-tts, account: research, partition: gpu}
     jitter: 0.02
     checkpoint: {every: 4m, for: 15s}
+    inside: {launches: 3100, ranks: 8, first: 3, late: {rank: 6, every: 6m, for: 90s, after: 2m}, hang: {rank: 2, every: 12m, for: 75s, after: 5m}}
   # A notebook that holds a GPU and hardly ever computes.
   - name: notebook-jo
     kind: job

@@ -22,6 +22,36 @@ inline constexpr size_t kMostScenarioBytes = 256 << 10;
 enum class WorkloadKind : uint8_t { kVllm, kSglang, kDynamo, kLmcache, kAibrix, kMooncake, kEpp, kJob };
 enum class EngineRole : uint8_t { kBoth, kPrefill, kDecode };
 
+// What a rank of a training does wrong: `for_s` seconds in every `every_s`, the first time `after_s` after
+// the boot.
+struct RankTrouble {
+  int rank = -1;  // -1: nothing
+  int64_t every_s = 0, for_s = 0, after_s = 0;
+  double by = 0.15;  // of a late one: share of its time of computing
+
+  bool At(int64_t boot_ns) const noexcept { return rank >= 0 && Since(boot_ns) < for_s * nvml::kNsPerSecond; }
+  // When the time that At is in ends.
+  int64_t EndOf(int64_t boot_ns) const noexcept {
+    return boot_ns - Since(boot_ns) + for_s * nvml::kNsPerSecond;
+  }
+
+ private:
+  // Nanoseconds since it began last.
+  int64_t Since(int64_t boot_ns) const noexcept {
+    const int64_t every = every_s * nvml::kNsPerSecond;
+    return ((boot_ns - after_s * nvml::kNsPerSecond) % every + every) % every;
+  }
+};
+
+// What processes report from inside.
+struct InsideWork {
+  double launches = 0;     // of each process at load 100, 1/s; 0: they are not measured
+  double collectives = 0;  // of an engine on several GPUs at load 100, 1/s; 0: they are not measured
+  int ranks = 0;           // of a training, which reports its phases and collectives; 0: it does not
+  int first = 0;           // the rank on its first GPU; the ranks that are not here are on other nodes
+  RankTrouble late, hang;
+};
+
 // A process or a service, with its owner. Texts may be empty.
 struct Workload {
   std::string name;
@@ -44,7 +74,8 @@ struct Workload {
   double first_token = 0.2, next_token = 0.02;  // s
   double kv_tokens = 400'000;
   bool speculative = false;
-  double busy = 0.9;        // of a GPU
+  double busy = 0.9;  // of a GPU
+  InsideWork inside;
   nvml::LoadSchedule load;  // in percent; kAbsent: it does not run
 };
 

@@ -295,6 +295,7 @@ class Agent {
   void TakeFound();
   std::string StatusPage();
   PipelinePlan Plan(const Config& config) const;
+  JobPages::Options PagesOf(const Config& config) const;
   void WatchSignals();
   void KeepWatchdogQuiet();
   void WaitForStop();
@@ -420,7 +421,7 @@ Status Agent::Start() {
   env_.events = &events_;
   env_.gpu_pods = &gpu_pods_;
   env_.received = &fleet_;
-  job_pages_.Configure(JobPagesOptions(config_));
+  job_pages_.Configure(PagesOf(config_));
   env_.job_pages = &job_pages_;
   env_.collectives = &collectives_;
   ReportOfStateFolder(env_.state_dir);
@@ -481,7 +482,7 @@ std::string Agent::StatusPage() {
   std::unique_lock one_at_a_time(reload_mutex_);
   Config config = config_;
   one_at_a_time.unlock();
-  if (demo_) config = WithFound(config, *schema_, demo_->targets());
+  if (demo_) config = demo::Demo::WithJobs(WithFound(config, *schema_, demo_->targets()));
   return StatusJson(watch_.Report(config, env_, *pipeline_));
 }
 
@@ -493,13 +494,26 @@ void Agent::TakeFound() {
   if (!status) Log(LogLevel::kError, "discovery", "not_applied", status.detail);
 }
 
+// A demo has pages of its own: real jobs are left to the real agent, unless the configuration wants them
+// here.
+JobPages::Options Agent::PagesOf(const Config& config) const {
+  JobPages::Options out = JobPagesOptions(config);
+  if (options_.demo && !ReadsJobPages(config)) {
+    out.socket.clear();
+    out.folders.clear();
+  }
+  return out;
+}
+
 PipelinePlan Agent::Plan(const Config& config) const {
   std::vector<FoundTarget> found;
   if (demo_) found = demo_->targets();
   if (discoveries_) {
     for (FoundTarget& target : discoveries_->found()) found.push_back(std::move(target));
   }
-  PipelinePlan plan = MakePlan(WithFound(config, *schema_, found), {options_.demo, HostName()});
+  Config whole = WithFound(config, *schema_, found);
+  if (demo_) whole = demo::Demo::WithJobs(std::move(whole));
+  PipelinePlan plan = MakePlan(whole, {options_.demo, HostName()});
   if (options_.demo) demo::Demo::ReplaceEnrichers(plan.enrichers);
   return plan;
 }
@@ -526,7 +540,7 @@ Status Agent::ReloadNow() {
   }
   RETURN_IF_ERROR(listen_addresses_->Follow(outcome.config));
   RETURN_IF_ERROR(discoveries_->Apply(outcome.config));
-  job_pages_.Configure(JobPagesOptions(outcome.config));
+  job_pages_.Configure(PagesOf(outcome.config));
   RETURN_IF_ERROR(pipeline_->Apply(Plan(outcome.config)));
   // Of sinks and receivers; http.listen refuses it.
   for (const std::string& unused : UnusedInheritedSockets())

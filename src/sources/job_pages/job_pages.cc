@@ -494,7 +494,8 @@ JobPages::Feed::~Feed() {
     state.listening.reset();
   }
   std::lock_guard lock(state.mutex);
-  state.entries.clear();
+  // Simulated pages are added once: they wait for the next feed.
+  std::erase_if(state.entries, [](const auto& entry) { return !entry->owner.simulated; });
 }
 
 void JobPages::Feed::Visit(const std::function<void(const JobPageView&)>& visit) {
@@ -530,6 +531,28 @@ Status JobPages::SetLevel(uint64_t id, job_page::Level level) {
     if (entry->owner.id == id && !entry->ended) return entry->reader.SetWantedLevel(level);
   }
   return {Code::kUnavailable, "the job page is gone"};
+}
+
+Result<uint64_t> JobPages::AddSimulated(UniqueFd page, int32_t pid) {
+  ASSIGN_OR_RETURN(JobPageReader reader, JobPageReader::FromDescriptor(std::move(page)));
+  auto entry = std::make_unique<State::Entry>(std::move(reader));
+  entry->owner.pid = pid;
+  entry->owner.by_socket = entry->owner.simulated = true;
+  std::lock_guard lock(state_->mutex);
+  state_->AddEntry(std::move(entry), state_->clock.Now());
+  return state_->last_id;
+}
+
+void JobPages::EndSimulated(uint64_t id) {
+  std::lock_guard lock(state_->mutex);
+  const Instant now = state_->clock.Now();
+  for (const auto& entry : state_->entries) {
+    if (entry->owner.id != id || entry->ended) continue;
+    state_->ReadEntry(*entry, now);
+    state_->End(*entry, now);
+  }
+  // Without feeds none sees its end.
+  state_->DropEnded(now);
 }
 
 JobPages::Counts JobPages::counts() const {

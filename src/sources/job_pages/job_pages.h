@@ -37,6 +37,7 @@ struct JobPageOwner {
   uint64_t start_ticks = 0;  // of that process, field 22 of /proc/PID/stat; 0: unknown
   int64_t uid = -1;          // by the kernel; -1: unknown
   bool by_socket = false;    // else a file
+  bool simulated = false;    // `pid` is of none of the machine's processes, but of Env::simulated
   std::string file;          // path of the file; empty for a socket
 };
 
@@ -94,6 +95,11 @@ class JobPages {
   // Requests how much the writer of a page measures. The writer may know better: PageCopy::actual.
   // kUnavailable: there is no such page any more.
   Status SetLevel(uint64_t id, job_page::Level level);
+
+  // Takes a page of a simulated process and returns its id. The caller may write to it until EndSimulated.
+  // Errors are those of JobPageReader::FromDescriptor.
+  Result<uint64_t> AddSimulated(UniqueFd page, int32_t pid);
+  void EndSimulated(uint64_t id);
 
   struct Counts {
     size_t pages = 0;

@@ -155,6 +155,7 @@ DiagnosisSeries::Place& DiagnosisSeries::PlaceOf(uint64_t communicator, int32_t 
     if (rank >= 0) attributes.push_back({"nccl.rank", int64_t{rank}});
     if (process && !process->host.empty())
       attributes.push_back({"nccl.host", std::string_view(process->host)});
+    if (simulated_.contains(communicator)) attributes.push_back({"simulated", true});
     place.entity = MakeRef<Entity>(rank >= 0 ? "nccl.rank" : "nccl.communicator",
                                    AttributeSet(std::span<const AttributeSet::Attribute>(attributes)));
   }
@@ -193,7 +194,7 @@ void DiagnosisSeries::Write(const collectives::Diagnosis& diagnosis, FrameWriter
   });
 }
 
-void DiagnosisSeries::Report(const std::vector<FaultChange>& changes, Instant now, EventQueue* queue) {
+void DiagnosisSeries::Report(const std::vector<FaultChange>& changes, Instant now, EventQueue* queue) const {
   if (!queue) return;
   for (const FaultChange& change : changes) {
     const Fault& fault = change.fault;
@@ -235,6 +236,7 @@ void DiagnosisSeries::Report(const std::vector<FaultChange>& changes, Instant no
     text("nccl.host", hosts);
     text("nccl.gpu", gpus);
     text("nccl.job", jobs);
+    if (simulated_.contains(fault.communicator)) attributes.push_back({"simulated", true});
     if (fault.kind == FaultKind::kHang) text("nccl.hang.kind", collectives::NameOf(fault.hang));
     event.attributes = AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
     event.body = cleared ? "It is over: " + fault.evidence : fault.evidence;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,7 +60,11 @@ class DiagnosisSeries {
  public:
   void Write(const collectives::Diagnosis& diagnosis, FrameWriter& out);
   // Reports what was raised, changed or cleared. `queue` may be null.
-  static void Report(const std::vector<collectives::FaultChange>& changes, Instant now, EventQueue* queue);
+  void Report(const std::vector<collectives::FaultChange>& changes, Instant now, EventQueue* queue) const;
+  // Series and events of the communicator are of a demo from now on.
+  void MarkSimulated(uint64_t communicator) {
+    if (simulated_.size() < kMostPlaces) simulated_.insert(communicator);
+  }
 
  private:
   struct Place {
@@ -72,6 +77,7 @@ class DiagnosisSeries {
 
   static constexpr size_t kMostPlaces = 8192;
   std::map<std::pair<uint64_t, int32_t>, Place> places_;
+  std::set<uint64_t> simulated_;  // communicators
   uint64_t run_ = 0;
 };
 

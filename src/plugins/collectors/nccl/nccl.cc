@@ -19,6 +19,7 @@
 #include "plugins/collectors/nccl/ras_feed.h"
 #include "plugins/collectors/nccl/slowest_rule.h"
 #include "plugins/plugin.h"
+#include "plugins/simulated_owners.h"
 #include "sources/job_pages/job_pages.h"
 #include "sources/nccl_files/inspector_files.h"
 #include "sources/nvml/processes/process_table.h"
@@ -94,7 +95,7 @@ class Nccl final : public Collector {
  public:
   Nccl(const Options& options, std::unique_ptr<CollectivesJoin> join, Env& env)
       : env_(env),
-        names_(env.root),
+        names_(env.root, FindSimulated<nvml::ProcessDetails>(env.simulated)),
         slowest_(
             {.threshold_us =
                  std::chrono::duration<double, std::micro>(options.Time("straggler_threshold")).count()}),
@@ -133,7 +134,7 @@ class Nccl final : public Collector {
     join_->Take(feed_.Make(now), now);
     if (collectives::Diagnosis* diagnosis = join_->diagnosis()) {
       series_.Write(*diagnosis, out);
-      DiagnosisSeries::Report(diagnosis->TakeChanges(), now, env_.events);
+      series_.Report(diagnosis->TakeChanges(), now, env_.events);
     }
     join_->Count(out);
     Count(out, now);
@@ -162,6 +163,7 @@ class Nccl final : public Collector {
       for (const job_page::CommunicatorCopy& copy : view.page.communicators) {
         if (copy.closed && !view.ended) continue;
         const job_page::CommunicatorIdentity& who = *copy.identity;
+        if (view.owner.simulated) series_.MarkSimulated(who.hash);
         table_.TakeProgress({.communicator = who.hash,
                              .rank = who.rank,
                              .ranks = who.ranks,
@@ -202,7 +204,8 @@ class Nccl final : public Collector {
       text("container.id", details.container_id);
       text("k8s.pod.uid", details.pod_uid);
       page.identity.pod = details.pod_uid;
-      page.identity.job = JobOf(env_.root, owner.pid);
+      if (!owner.simulated) page.identity.job = JobOf(env_.root, owner.pid);
+      if (details.simulated) attributes.push_back({"simulated", true});
       if (details.start_ticks != 0)
         facts.push_back({"process.start_ticks", static_cast<int64_t>(details.start_ticks)});
     }

@@ -89,15 +89,7 @@ size_t ExpectedGpus(const Options& options, const Env& env) {
 // Simulated pids are never looked up in /proc.
 nvml::ProcessTable MakeProcesses(bool simulated, const Env& env) {
   if (!simulated || !env.simulated) return nvml::ProcessTable(env.root);
-  return nvml::ProcessTable([owners = env.simulated](uint32_t pid) {
-    SimulatedOwners::Process process = owners->ProcessOf(pid);
-    nvml::ProcessDetails out;
-    out.visible = !process.name.empty();
-    out.name = std::move(process.name);
-    out.owner = std::move(process.user);
-    out.start_ticks = process.start_ticks;
-    return out;
-  });
+  return nvml::ProcessTable(FindSimulated<nvml::ProcessDetails>(env.simulated));
 }
 
 class NvidiaCollector final : public Collector {

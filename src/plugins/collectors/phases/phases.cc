@@ -24,6 +24,7 @@
 #include "phases/process_phases.h"
 #include "plugins/latest_snapshot.h"
 #include "plugins/plugin.h"
+#include "plugins/simulated_owners.h"
 #include "sources/job_pages/job_pages.h"
 #include "sources/nvml/processes/process_table.h"
 
@@ -123,7 +124,7 @@ class PhasesCollector final : public Collector {
   PhasesCollector(Env& env, bool pages)
       : env_(env),
         root_(env.root == "/" ? "" : env.root),
-        names_(env.root),
+        names_(env.root, FindSimulated<nvml::ProcessDetails>(env.simulated)),
         feed_(pages && env.job_pages ? env.job_pages->Subscribe("phases") : nullptr) {}
 
   Status Collect(FrameWriter& out) override {
@@ -387,8 +388,9 @@ class PhasesCollector final : public Collector {
   }
 
   EntityRef EntityOf(int64_t pid, Process& process) {
-    if (process.name.empty() && !process.simulated) {
-      const nvml::ProcessDetails& details = names_.Find(static_cast<uint32_t>(pid));
+    const nvml::ProcessDetails& details = names_.Find(static_cast<uint32_t>(pid));
+    process.simulated |= details.simulated;
+    if (process.name.empty() && (!process.simulated || details.simulated)) {
       process.name = details.name;
       process.owner = details.owner;
       process.container = details.container_id;

@@ -28,6 +28,7 @@
 #include "plugins/collectors/probes/probe_client.h"
 #include "plugins/event_queue.h"
 #include "plugins/plugin.h"
+#include "plugins/simulated_owners.h"
 #include "sources/job_pages/job_pages.h"
 #include "sources/nvml/processes/process_table.h"
 
@@ -253,7 +254,7 @@ class Probes final : public Collector {
       : env_(env),
         link_(options.Text("socket")),
         injection_(options.Bool("injection")),
-        names_(env.root),
+        names_(env.root, FindSimulated<nvml::ProcessDetails>(env.simulated)),
         calls_(ShapeOf(kCalls)),
         waits_(ShapeOf(kWaits)) {}
 
@@ -304,6 +305,7 @@ class Probes final : public Collector {
     text("process.owner", details.owner);
     text("container.id", details.container_id);
     text("k8s.pod.uid", details.pod_uid);
+    if (details.simulated) attributes.push_back({"simulated", true});
     if (details.start_ticks != 0)
       facts.push_back({"process.start_ticks", static_cast<int64_t>(details.start_ticks)});
     return MakeRef<Entity>("process", AttributeSet(attributes), EntityRef(), AttributeSet(facts));

@@ -82,7 +82,7 @@ constexpr OptionSpec kOptions[] = {
     IntOption("pid", "0",
               "Of an LLM engine on this machine: the process that serves the page, to which analyzers.cost "
               "gives the GPU processes below it; 0: unknown. Discovery sets it.",
-              0, 4'194'304),
+              0, 16'777'216),  // simulated ones are above those of Linux
     UrlOption(
         "api", {},
         "Of an LLM engine: URL of its API, queried for version and model; default: host and port of the "

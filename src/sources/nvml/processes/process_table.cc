@@ -141,7 +141,8 @@ std::string_view FindUserName(std::string_view passwd, uint32_t uid) noexcept {
   return {};
 }
 
-ProcessTable::ProcessTable(std::string root) : root_(root == "/" ? "" : std::move(root)) {
+ProcessTable::ProcessTable(std::string root, std::function<ProcessDetails(uint32_t pid)> find)
+    : root_(root == "/" ? "" : std::move(root)), find_(std::move(find)) {
   // The second process of a host is the parent of all kernel threads, and only there is it one.
   std::optional<StatLine> second;
   if (Read(2, "stat", text_)) second = ReadStatLine(text_);
@@ -149,7 +150,7 @@ ProcessTable::ProcessTable(std::string root) : root_(root == "/" ? "" : std::mov
 }
 
 ProcessTable::ProcessTable(std::function<ProcessDetails(uint32_t pid)> find)
-    : find_(std::move(find)), sees_host_(true) {}
+    : find_(std::move(find)), only_find_(true), sees_host_(true) {}
 
 bool ProcessTable::Read(uint32_t pid, const char* file, std::string& out) {
   std::array<char, 16> digits;
@@ -166,7 +167,7 @@ void ProcessTable::NextRound() {
 
 const ProcessDetails& ProcessTable::Find(uint32_t pid) {
   static const ProcessDetails kNothing;
-  if (!sees_host_) return kNothing;
+  if (!sees_host_ && !find_) return kNothing;
   auto found = kept_.find(pid);
   if (found == kept_.end()) {
     if (kept_.size() >= kMaxKept) return kNothing;
@@ -174,8 +175,8 @@ const ProcessDetails& ProcessTable::Find(uint32_t pid) {
     if (find_) found->second.details = find_(pid);
   }
   Kept& kept = found->second;
-  if (find_) kept.round = round_;
-  if (kept.round == round_) return kept.details;
+  if (only_find_ || kept.details.simulated) kept.round = round_;
+  if (kept.round == round_ || !sees_host_) return kept.details;
   kept.round = round_;
   std::optional<StatLine> stat;
   if (Read(pid, "stat", text_)) stat = ReadStatLine(text_);

@@ -53,7 +53,8 @@ struct ProcessDetails {
   std::string name;          // As the kernel has it, at most 15 bytes.
   std::string owner;         // The user's name; the number of one that has none.
   std::string container_id, pod_uid;
-  std::string parents;  // AncestorsOf, when it was first looked at.
+  std::string parents;     // AncestorsOf, when it was first looked at.
+  bool simulated = false;  // It is none of this machine's processes.
 };
 
 // Used by one thread. Keeps what it has read while the process lasts; a steady Look reads one small file
@@ -62,8 +63,9 @@ class ProcessTable {
  public:
   static constexpr size_t kMaxKept = 8192;
 
-  // `root`: where /proc and /etc are found, "/" on a real machine.
-  explicit ProcessTable(std::string root = "/");
+  // `root`: where /proc and /etc are found, "/" on a real machine. `find`: simulated processes, which are not
+  // looked up there; null: there are none.
+  explicit ProcessTable(std::string root = "/", std::function<ProcessDetails(uint32_t pid)> find = nullptr);
   // Of simulated processes: what `find` returns is what there is.
   explicit ProcessTable(std::function<ProcessDetails(uint32_t pid)> find);
 
@@ -85,7 +87,8 @@ class ProcessTable {
   std::string OwnerOf(uint32_t uid);
 
   const std::string root_;
-  const std::function<ProcessDetails(uint32_t pid)> find_;  // null: /proc is read
+  const std::function<ProcessDetails(uint32_t pid)> find_;  // may be null
+  const bool only_find_ = false;
   bool sees_host_ = false;
   uint64_t round_ = 1;
   std::unordered_map<uint32_t, Kept> kept_;
