@@ -239,7 +239,9 @@ void DiagnosisSeries::Report(const std::vector<FaultChange>& changes, Instant no
     if (simulated_.contains(fault.communicator)) attributes.push_back({"simulated", true});
     if (fault.kind == FaultKind::kHang) text("nccl.hang.kind", collectives::NameOf(fault.hang));
     event.attributes = AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
-    event.body = cleared ? "It is over: " + fault.evidence : fault.evidence;
+    event.body = fault.evidence;
+    if (cleared) event.body.insert(0, "It is over: ");
+    else if (change.kind == FaultChange::Kind::kChanged) event.body.insert(0, "More is known: ");
     if (cleared) event.severity = EventSeverity::kInfo;
     queue->Report(std::move(event));
   }

@@ -376,6 +376,31 @@ TEST(DiagnosisFeed, RanksWithoutAJobHaveThatOfTheirCommunicator) {
                       {{0xAB, 0}, "77"}, {{0xAB, 1}, "77"}, {{0xCD, 0}, "77"}, {{0xEF, 1}, ""}}));
 }
 
+// A change is an event of its own that cannot be taken for a second fault.
+TEST(DiagnosisSeries, ReportsAChangeAsOne) {
+  using Kind = collectives::FaultChange::Kind;
+  collectives::Fault fault;
+  fault.kind = collectives::FaultKind::kHang;
+  fault.hang = collectives::HangKind::kProcess;
+  fault.cause = collectives::Cause::kPcie;
+  fault.culprits.push_back({2, {"node-1", "GPU-2", "", "", 7, {}, {}}});
+  fault.evidence = "it waits";
+  EventQueue queue;
+  DiagnosisSeries series;
+  series.Report({{Kind::kRaised, fault}, {Kind::kChanged, fault}, {Kind::kCleared, fault}}, {}, &queue);
+  const std::vector<Event> events = queue.Take();
+  ASSERT_EQ(events.size(), 3u);
+  const std::pair<std::string, std::string> wanted[] = {
+      {"raised", "it waits"}, {"changed", "More is known: it waits"}, {"cleared", "It is over: it waits"}};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(events[i].name, "nccl.hang");
+    EXPECT_EQ(events[i].attributes.Text("nccl.change"), wanted[i].first);
+    EXPECT_EQ(events[i].body, wanted[i].second);
+    EXPECT_EQ(events[i].attributes.Text("nccl.cause"), "pcie");
+    EXPECT_EQ(events[i].severity, i == 2 ? EventSeverity::kInfo : EventSeverity::kUnset);
+  }
+}
+
 TEST(RasFeed, ReportsWhatHappensToPeers) {
   EventQueue queue;
   RasFeed::Report({.group = "lifecycle", .name = "PEER_DEAD", .host = "node2", .pid = 7, .details = "x"}, {},
