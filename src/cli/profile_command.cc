@@ -60,6 +60,9 @@ The program loads libgpulens-cuda.so (docs/cuda.md), which times each kernel: it
 after its name. Names of kernels leave in profiles alone, never as labels of metrics.
 Exit: that of the program · 0 written · 1 nothing could be measured or written · 2 wrong use)";
 
+// The library gets kernels from CUPTI once a second, or after 3 s of a program that never waits for its GPU.
+constexpr Duration kShortest = std::chrono::seconds(3);
+
 struct ProfileOptions {
   std::string output, otlp, length = "10s";
   std::vector<std::string> headers, words;
@@ -396,8 +399,12 @@ int RunProfile(const ProfileOptions& options) {
   if (options.words.empty())
     return FailCommand("profile", "no program and no process given   gpulens profile python train.py", 2);
   Duration length{};
-  if (ParseTimeValue(options.length, length) || length.count() <= 0)
-    return FailCommand("profile", "--for " + options.length + ": expected a time, as 30s", 2);
+  if (ParseTimeValue(options.length, length) || length < kShortest)
+    return FailCommand(
+        "profile",
+        "--for " + options.length +
+            ": expected a time of 3s or more, as 30s; CUPTI keeps what it measured for up to 3 s",
+        2);
   if (!options.otlp.empty()) {
     if (const auto url = ParseHttpUrl(options.otlp); !url)
       return FailCommand("profile", "--otlp: " + url.error().detail, 2);

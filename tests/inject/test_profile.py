@@ -140,6 +140,7 @@ class Profile(unittest.TestCase):
         self.assertIn("has no page of gpulens", done.stderr)
         self.run_profile(code=2)
         self.run_profile("--for", "soon", "1", code=2)
+        self.assertIn("a time of 3s or more", self.run_profile("--for", "2s", "1", code=2).stderr)
         self.environment["FAKE_CUPTI_TAKEN"] = "Nsight Systems"
         done = self.run_profile(*self.loop)
         self.assertIn("another program uses CUPTI in this process: Nsight Systems", done.stderr)

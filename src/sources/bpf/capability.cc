@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include "base/fd.h"
 #include "base/files.h"
@@ -53,10 +54,33 @@ bool HasPtraceRight() {
   return (data[0].effective >> CAP_SYS_PTRACE & 1) != 0;
 }
 
-std::string Uname(bool machine) {
-  utsname names{};
-  if (::uname(&names) != 0) return {};
-  return machine ? names.machine : names.release;
+// "CPU part : 0xd4f" of a file with such lines; of the first that has the key.
+std::string ValueOf(std::string_view text, std::string_view key) {
+  while (!text.empty()) {
+    std::string_view line = TakeUntil(text, '\n');
+    if (Trim(TakeUntil(line, ':')) == key) return std::string(Trim(line));
+  }
+  return {};
+}
+
+// The first word that looks like a version: "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat
+// …".
+std::string VersionIn(std::string_view line) {
+  while (!line.empty()) {
+    const std::string_view word = TakeUntil(line, ' ');
+    if (word.find('.') != std::string_view::npos &&
+        word.find_first_not_of("0123456789.") == std::string_view::npos)
+      return std::string(word);
+  }
+  return {};
+}
+
+// "570.86" is that version, 570.86.15 and 570.86-1, not 570.860.
+bool IsVersion(std::string_view version, std::string_view wanted) noexcept {
+  if (wanted.empty()) return true;
+  if (!version.starts_with(wanted)) return false;
+  version.remove_prefix(wanted.size());
+  return version.empty() || version.front() < '0' || version.front() > '9';
 }
 
 bool IsConfidential(const std::string& lockdown) {
@@ -97,10 +121,47 @@ std::string_view Capabilities::trouble() const noexcept {
   return {};
 }
 
+MachineNames ReadMachineNames(const std::string& proc) {
+  constexpr size_t kMostBytes = size_t{1} << 20;
+  MachineNames out;
+  utsname names{};
+  if (::uname(&names) == 0) out.kernel = names.release, out.architecture = names.machine;
+  const std::string cpus = ReadFile(proc + "/cpuinfo", kMostBytes).value_or("");
+  out.cpu = ValueOf(cpus, "model name");
+  if (out.cpu.empty())
+    out.cpu = std::string(Trim(ValueOf(cpus, "CPU implementer") + " " + ValueOf(cpus, "CPU part")));
+  const std::string version = ReadFile(proc + "/driver/nvidia/version", 4096).value_or("");
+  out.driver = VersionIn(std::string_view(version).substr(0, version.find('\n')));
+  const std::string folder = proc + "/driver/nvidia/gpus";
+  std::set<std::string> models;
+  const Status listed = ForEachName(folder, [&](std::string_view name) {
+    models.insert(
+        ValueOf(ReadFile(folder + "/" + std::string(name) + "/information", 4096).value_or(""), "Model"));
+    return true;
+  });
+  if (!listed) return out;  // no driver
+  models.erase("");
+  for (const std::string& model : models) out.gpus += (out.gpus.empty() ? "" : ", ") + model;
+  return out;
+}
+
+const MachineRefusal* FindMachineRefusal(const MachineNames& machine,
+                                         std::span<const MachineRefusal> rows) noexcept {
+  const auto has = [](std::string_view text, std::string_view part) {
+    return text.find(part) != std::string_view::npos;
+  };
+  for (const MachineRefusal& row : rows) {
+    if (row.driver.empty() && row.kernel.empty() && row.cpu.empty() && row.gpu.empty()) continue;
+    if (IsVersion(machine.driver, row.driver) && IsVersion(machine.kernel, row.kernel) &&
+        (has(machine.cpu, row.cpu) || machine.architecture == row.cpu) && has(machine.gpus, row.gpu))
+      return &row;
+  }
+  return nullptr;
+}
+
 CapabilityProbe RealCapabilityProbe() {
   CapabilityProbe probe;
-  probe.release = [] { return Uname(false); };
-  probe.architecture = [] { return Uname(true); };
+  probe.machine = [] { return ReadMachineNames("/proc"); };
   probe.lockdown = [] { return ReadFile(std::string("/sys/kernel/security/lockdown"), 256).value_or(""); };
   probe.load = [] {
     const int program = LoadSmallestProgram(BPF_PROG_TYPE_KPROBE, 0, 0);
@@ -115,14 +176,18 @@ CapabilityProbe RealCapabilityProbe() {
   return probe;
 }
 
-Capabilities FindCapabilities(const CapabilityProbe& probe) {
+Capabilities FindCapabilities(const CapabilityProbe& probe, std::span<const MachineRefusal> refusals) {
   Capabilities out;
-  out.kernel = ParseKernelVersion(probe.release());
-  out.architecture = probe.architecture();
+  out.machine = probe.machine();
+  out.kernel = ParseKernelVersion(out.machine.kernel);
   const auto row = [&](std::string_view name, bool works, std::string sentence) {
     out.rows.push_back({name, works, std::move(sentence)});
     return works;
   };
+  if (const MachineRefusal* refusal = FindMachineRefusal(out.machine, refusals)) {
+    row("machine", false, refusal->why);
+    return out;
+  }
   if (!row("kernel", out.kernel >= KernelVersion{5, 15},
            out.kernel >= KernelVersion{5, 15} ? "Linux is new enough" : "Linux is older than 5.15"))
     return out;

@@ -3,14 +3,24 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <span>
+#include <vector>
+
+#include "base/files.h"
+#include "base/testing/temp_folder.h"
 
 namespace gpulens::bpf {
 namespace {
 
 CapabilityProbe Good() {
   CapabilityProbe probe;
-  probe.release = [] { return "6.18.44"; };
-  probe.architecture = [] { return "x86_64"; };
+  probe.machine = [] {
+    return MachineNames{.kernel = "6.18.44",
+                        .architecture = "x86_64",
+                        .cpu = "Intel(R) Xeon(R) Platinum 8480C",
+                        .driver = "570.86.15",
+                        .gpus = "NVIDIA H100 80GB HBM3"};
+  };
   probe.lockdown = [] { return "[none] integrity confidentiality\n"; };
   probe.load = [] { return 0; };
   probe.btf = [] { return true; };
@@ -70,7 +80,14 @@ TEST(CapabilityTest, NoUprobes) {
 
 TEST(CapabilityTest, OlderKernelsCount) {
   CapabilityProbe probe = Good();
-  probe.release = [] { return "6.8.0-1012-nvidia-64k"; };
+  const auto kernel = [&](const char* release) {
+    probe.machine = [release] {
+      MachineNames names;
+      names.kernel = release;
+      return names;
+    };
+  };
+  kernel("6.8.0-1012-nvidia-64k");
   probe.attach = [](Mechanism one) { return one == Mechanism::kSession ? EINVAL : 0; };
   Capabilities found = FindCapabilities(probe);
   EXPECT_EQ(found.mechanism, Mechanism::kMulti);
@@ -78,7 +95,7 @@ TEST(CapabilityTest, OlderKernelsCount) {
   EXPECT_EQ(found.trouble(), "");
   probe.attach = [](Mechanism one) { return one == Mechanism::kPerfEvent ? 0 : EINVAL; };
   EXPECT_EQ(FindCapabilities(probe).mechanism, Mechanism::kPerfEvent);
-  probe.release = [] { return "5.14.0-503.el9"; };
+  kernel("5.14.0-503.el9");
   EXPECT_EQ(FindCapabilities(probe).trouble(), "Linux is older than 5.15");
 }
 
@@ -88,6 +105,59 @@ TEST(CapabilityTest, OtherUsers) {
   const Capabilities found = FindCapabilities(probe);
   EXPECT_TRUE(found.launches());
   EXPECT_NE(found.trouble().find("CAP_SYS_PTRACE"), std::string_view::npos);
+}
+
+TEST(CapabilityTest, AMachineThatARowNamesIsLeftAlone) {
+  CapabilityProbe probe = Good();
+  int tried = 0;
+  probe.load = [&] { return ++tried, 0; };
+  std::vector<MachineRefusal> rows(2);
+  rows[0].driver = "570.8";  // another version: a number is whole
+  rows[1].driver = "570.86", rows[1].cpu = "8480C", rows[1].why = "ticket 17";
+  const Capabilities found = FindCapabilities(probe, rows);
+  EXPECT_FALSE(found.launches() || found.data_waits);
+  EXPECT_EQ(found.trouble(), "ticket 17");
+  ASSERT_EQ(found.rows.size(), 1u);
+  EXPECT_EQ(found.rows[0].name, "machine");
+  EXPECT_EQ(tried, 0);
+  rows[1].gpu = "GB200";  // all conditions must be met
+  EXPECT_TRUE(FindCapabilities(probe, rows).launches());
+  EXPECT_EQ(tried, 1);
+}
+
+TEST(MachineRefusalTest, Conditions) {
+  const MachineNames machine = Good().machine();
+  const auto meets = [&](const MachineRefusal& row) {
+    return FindMachineRefusal(machine, std::span(&row, 1)) != nullptr;
+  };
+  EXPECT_FALSE(meets({})) << "a row without a condition would refuse every machine";
+  EXPECT_TRUE(meets({.driver = "570", .kernel = {}, .cpu = {}, .gpu = {}, .why = {}}));
+  EXPECT_FALSE(meets({.driver = "57", .kernel = {}, .cpu = {}, .gpu = {}, .why = {}}));
+  EXPECT_TRUE(meets({.driver = {}, .kernel = "6.18", .cpu = "x86_64", .gpu = "H100", .why = {}}));
+  EXPECT_FALSE(meets({.driver = {}, .kernel = "6.1", .cpu = {}, .gpu = {}, .why = {}}));
+  EXPECT_FALSE(meets({.driver = {}, .kernel = {}, .cpu = "aarch64", .gpu = {}, .why = {}}));
+}
+
+TEST(MachineNamesTest, AreReadFromProc) {
+  const testing::TempFolder folder;
+  MachineNames names = ReadMachineNames(folder.path());
+  EXPECT_FALSE(names.kernel.empty() || names.architecture.empty());
+  EXPECT_EQ(names.cpu + names.driver + names.gpus, "");
+  for (const char* gpu : {"0008:01:00.0", "0009:01:00.0"})
+    ASSERT_TRUE(MakeFoldersAbove(folder.path() + "/driver/nvidia/gpus/" + gpu + "/information"));
+  folder.Write("cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n");
+  folder.Write("driver/nvidia/version",
+               "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  570.86.15  Release Build\n"
+               "GCC version:  gcc version 12.2.0\n");
+  for (const char* gpu : {"0008:01:00.0", "0009:01:00.0"})
+    folder.Write(std::string("driver/nvidia/gpus/") + gpu + "/information",
+                 "Model: \t\t NVIDIA GB200\nIRQ:   \t\t 17\n");
+  names = ReadMachineNames(folder.path());
+  EXPECT_EQ(names.cpu, "0x41 0xd4f");
+  EXPECT_EQ(names.driver, "570.86.15");
+  EXPECT_EQ(names.gpus, "NVIDIA GB200");
+  folder.Write("cpuinfo", "processor\t: 0\nmodel name\t: AMD EPYC 9654\n");
+  EXPECT_EQ(ReadMachineNames(folder.path()).cpu, "AMD EPYC 9654");
 }
 
 TEST(KernelVersionTest, Releases) {

@@ -510,7 +510,8 @@ Result<ProbeSession::State::Library*> ProbeSession::State::OpenLibrary(int32_t p
     const ProbePlace place =
         ClassifyFirstInstruction(elf.architecture, options.capabilities.kernel, function.code);
     DenyFacts deny;
-    deny.architecture = elf.architecture, deny.kernel = options.capabilities.kernel, deny.gpu = options.gpu;
+    deny.architecture = elf.architecture, deny.kernel = options.capabilities.kernel;
+    deny.gpu = options.capabilities.machine.gpus;
     deny.instruction = place.instruction, deny.emulated = place.emulated;
     FunctionOutcome outcome{function.name, Refusal::kNone, ""};
     const DenyRow* row = FindDenyRow(deny);
@@ -657,8 +658,10 @@ Result<AttachOutcome> ProbeSession::Attach(int32_t pid, const AttachKinds& kinds
   if (FlagsOf(kinds) == 0) return Status{Code::kInvalidArgument, "no kind of probe"};
   ASSIGN_OR_RETURN(const ProcessFacts facts, ReadProcess(s.options.proc, pid));
   DenyFacts deny;
-  deny.architecture = s.options.capabilities.architecture, deny.kernel = s.options.capabilities.kernel;
-  deny.gpu = s.options.gpu, deny.traced = facts.tracer != 0, deny.tool = !facts.tool.empty();
+  deny.architecture = s.options.capabilities.machine.architecture,
+  deny.kernel = s.options.capabilities.kernel;
+  deny.gpu = s.options.capabilities.machine.gpus, deny.traced = facts.tracer != 0,
+  deny.tool = !facts.tool.empty();
   const DenyRow* row = kinds.launches || kinds.synchronizes ? FindDenyRow(deny) : nullptr;
   if (row) {
     std::string text = std::string(RefusalName(row->refusal)) + ": " + std::string(row->sentence);

@@ -147,7 +147,6 @@ class ProbeSession {
     uint32_t most_processes = 4096;
     std::vector<std::string> waker_prefixes = {
         "pt_data_"};             // threads that end waits for data; at most 16 of 15 bytes
-    std::string gpu;             // name of the machine's GPUs, for the deny list; empty: unknown
     bool allow_seccomp = false;  // time calls of processes that have seccomp filters, too
     std::string proc = "/proc";
     Duration cost_time = std::chrono::milliseconds(20);  // of the measurement of costs; 0: none

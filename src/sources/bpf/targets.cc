@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -97,6 +98,15 @@ std::optional<uint64_t> StartTicks(std::string_view stat) {
   return ParseInt<uint64_t>(TakeUntil(rest, ' '));
 }
 
+// Of a link to a program's file, which may have been replaced since; empty: it cannot be read.
+std::string ProgramName(const std::string& link) {
+  std::array<char, 4096> target{};
+  const ssize_t length = ::readlink(link.c_str(), target.data(), target.size());
+  if (length <= 0) return {};
+  const std::string_view name = LastPart(std::string_view(target.data(), static_cast<size_t>(length)));
+  return std::string(name.substr(0, name.find(" (deleted)")));
+}
+
 Status Refused(Refusal refusal, std::string_view sentence, Code code = Code::kUnavailable) {
   return {code, std::string(RefusalName(refusal)) + ": " + std::string(sentence)};
 }
@@ -179,11 +189,15 @@ Result<ProcessFacts> ReadProcess(const std::string& proc, int32_t pid) {
 
 std::vector<ProcessFacts> FindProcesses(const std::string& proc, size_t most) {
   std::vector<ProcessFacts> out;
+  // By its name: the same file in another container is another file.
+  const std::string own = ProgramName(proc + "/self/exe");
   const Status walked = ForEachName(proc, [&](std::string_view name) {
     const auto pid = ParseInt<int32_t>(name);
     if (!pid || *pid <= 0) return true;
     auto facts = ReadProcess(proc, *pid);
-    if (facts && !facts->libraries.empty()) out.push_back(*std::move(facts));
+    if (!facts || facts->libraries.empty()) return true;
+    if (own.empty() || ProgramName(proc + "/" + std::string(name) + "/exe") != own)
+      out.push_back(*std::move(facts));
     return out.size() < most;
   });
   if (!walked) return {};

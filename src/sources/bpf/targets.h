@@ -72,8 +72,8 @@ struct ProcessFacts {
 };
 // Reads maps and status. kUnavailable: it has gone; kPermissionDenied.
 Result<ProcessFacts> ReadProcess(const std::string& proc, int32_t pid);
-// Processes that have loaded a library of CUDA or NCCL and that this one may read; at most `most`. Walks all
-// of /proc.
+// Processes that have loaded a library of CUDA or NCCL and that this one may read, without those that run
+// this program; at most `most`. Walks all of /proc.
 std::vector<ProcessFacts> FindProcesses(const std::string& proc, size_t most);
 
 // Opens the file that a process has mapped, in whatever mount namespace, also when it was deleted.
@@ -84,7 +84,7 @@ Result<UniqueFd> OpenMapped(const std::string& proc, int32_t pid, const MappedFi
 struct DenyFacts {
   std::string_view architecture;  // "x86_64", "aarch64"
   KernelVersion kernel;
-  std::string_view gpu;  // name of the GPU; empty: unknown
+  std::string_view gpu;  // names of the GPUs; empty: unknown
   FirstInstruction instruction = FirstInstruction::kPush;
   bool emulated = true;  // of ProbePlace
   bool timed = false;    // the end of calls is probed, too

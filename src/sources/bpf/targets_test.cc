@@ -97,6 +97,16 @@ TEST(ProcessFactsTest, OfItsFiles) {
   const auto found = FindProcesses(process.proc(), 10);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].pid, 42);
+  // Processes of this program are left out, also in another container and after an update.
+  const auto link = [&](const std::string& name, const char* target) {
+    ASSERT_EQ(::symlink(target, (process.proc() + "/" + name).c_str()), 0);
+  };
+  ::mkdir((process.proc() + "/self").c_str(), 0755);
+  link("self/exe", "/usr/bin/gpulens");
+  EXPECT_EQ(FindProcesses(process.proc(), 10).size(), 1u);
+  link("42/exe", "/opt/other/gpulens (deleted)");
+  EXPECT_TRUE(FindProcesses(process.proc(), 10).empty());
+  EXPECT_TRUE(ReadProcess(process.proc(), 42)) << "who names it finds it";
   EXPECT_EQ(ReadProcess(process.proc(), 43).error().code, Code::kUnavailable);
 }
 

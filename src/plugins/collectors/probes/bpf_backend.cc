@@ -1,7 +1,6 @@
 #include "plugins/collectors/probes/bpf_backend.h"
 
 #include <sys/stat.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -88,6 +87,7 @@ void AddPoints(const bpf::ProcessFacts& facts, const std::string& proc, const bp
     bpf::DenyFacts deny;
     deny.architecture = found->architecture;
     deny.kernel = machine.kernel;
+    deny.gpu = machine.machine.gpus;
     deny.instruction = place.instruction;
     deny.emulated = place.emulated;
     deny.seccomp = facts.seccomp;
@@ -109,13 +109,10 @@ void AddPoints(const bpf::ProcessFacts& facts, const std::string& proc, const bp
   }
 }
 
-bpf::Capabilities Machine() {
+bpf::Capabilities Machine(const std::string& proc) {
   bpf::Capabilities out;
-  utsname name{};
-  if (::uname(&name) == 0) {
-    out.kernel = bpf::ParseKernelVersion(name.release);
-    out.architecture = name.machine;
-  }
+  out.machine = bpf::ReadMachineNames(proc);
+  out.kernel = bpf::ParseKernelVersion(out.machine.kernel);
   return out;
 }
 
@@ -159,7 +156,7 @@ class BpfBackend final : public ProbeBackend {
     governor_options_.thread_budget = static_cast<double>(limits.thread_budget_ppm) * 1e-6;
     governor_options_.host_budget = static_cast<double>(limits.host_budget_ppm) * 1e-6;
     governor_.emplace(governor_options_);
-    found_ = bpf::FindCapabilities(options_.capabilities);
+    found_ = bpf::FindCapabilities(options_.capabilities, limits.deny);
     Ability ability = AbilityOf(found_);
     if (!ability.reason.empty()) return ability;
     bpf::ProbeSession::Options session;
@@ -549,7 +546,8 @@ Ability AbilityOf(const bpf::Capabilities& found) {
   out.sentence = found.trouble();
   for (const bpf::Capability& row : found.rows) {
     if (row.works) continue;
-    if (row.name == "btf") out.reason = "no_btf";
+    if (row.name == "machine") out.reason = "denied";
+    else if (row.name == "btf") out.reason = "no_btf";
     else if (row.name == "uprobes" || row.name == "tracepoints") out.reason = "no_uprobes";
     else if (row.sentence.find("locked down") != std::string::npos) out.reason = "lockdown";
     else if (row.sentence.find("right") != std::string::npos) out.reason = "no_rights";
@@ -567,7 +565,7 @@ Result<std::vector<ListedTarget>> ListProbeTargets(const std::string& proc, int6
   } else {
     found = bpf::FindProcesses(proc, kMostListed);
   }
-  const bpf::Capabilities machine = Machine();
+  const bpf::Capabilities machine = Machine(proc);
   std::vector<ListedTarget> out;
   for (const bpf::ProcessFacts& facts : found) {
     ListedTarget& target = out.emplace_back();

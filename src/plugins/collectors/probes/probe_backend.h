@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "plugins/collectors/probes/probe_protocol.h"
+#include "sources/bpf/capability.h"
 
 namespace gpulens::probes {
 
@@ -19,6 +20,7 @@ namespace gpulens::probes {
 //   no_btf          the kernel has no description of its types
 //   no_uprobes      the kernel is built without them
 //   lockdown        the kernel is locked down for confidentiality
+//   denied          a row of the configuration's `deny` names this machine
 //   refused         something else, in the sentence
 struct Ability {
   std::string mechanism;  // session, multi, pmu; empty: none works
@@ -33,6 +35,7 @@ class ProbeBackend {
   struct Limits {
     uint64_t thread_budget_ppm = 0, host_budget_ppm = 0;
     bool allow_seccomp = false;
+    std::vector<bpf::MachineRefusal> deny;
   };
   // Tries what works, and measures it. Again after a change of the limits; nothing is attached then.
   virtual Ability Open(const Limits& limits) = 0;

@@ -59,7 +59,8 @@ ProbeHost::ProbeHost(ProbeBackend& backend, ProbeHostOptions options, std::vecto
 Ability ProbeHost::OpenBackend() {
   return backend_.Open({.thread_budget_ppm = options_.thread_budget_ppm,
                         .host_budget_ppm = options_.host_budget_ppm,
-                        .allow_seccomp = options_.allow_seccomp_targets});
+                        .allow_seccomp = options_.allow_seccomp_targets,
+                        .deny = options_.deny});
 }
 
 void ProbeHost::Note(std::string_view change, std::string_view reason, int64_t pid, uint32_t user,

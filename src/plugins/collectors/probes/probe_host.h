@@ -23,6 +23,7 @@ struct ProbeHostOptions {
   uint64_t host_budget_ppm = 10'000;  // of one CPU, all targets together
   bool owners_may_attach = false;     // a user to own processes
   bool allow_seccomp_targets = false;
+  std::vector<bpf::MachineRefusal> deny;  // machines on which nothing is attached
   // Attached without a request, where any of the lists names the process.
   uint8_t probes = 0;
   std::vector<std::string> users, cgroups, executables;

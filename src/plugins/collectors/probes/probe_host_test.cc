@@ -4,8 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "base/files.h"
 #include "base/testing/temp_folder.h"
+#include "plugins/collectors/probes/bpf_backend.h"
 #include "plugins/collectors/probes/probe_fake_testing.h"
 
 namespace gpulens::probes {
@@ -257,6 +260,34 @@ TEST_F(ProbeHostTest, WithoutItsConfigurationNothingIsAttached) {
   nothing.thread_budget_ppm = nothing.host_budget_ppm = 0;
   Host(nothing);
   EXPECT_EQ(Attach().refusal, "configuration");
+}
+
+TEST(BpfBackendTest, AMachineOnTheListOfRefusalsIsLeftAlone) {
+  BpfBackendOptions options;
+  options.capabilities.machine = [] {
+    bpf::MachineNames names;
+    names.kernel = "6.8.0-45-generic", names.architecture = "aarch64", names.driver = "570.86.15";
+    return names;
+  };
+  int tried = 0;
+  options.capabilities.load = [&tried] { return ++tried, EPERM; };
+  const std::unique_ptr<ProbeBackend> backend = MakeBpfBackend(options);
+  const bpf::MachineRefusal row{.driver = "570", .kernel = "6.8", .cpu = "aarch64", .gpu = {}, .why = "17"};
+  ProbeHostOptions host;
+  host.deny = {row};
+  ProbeHost denied(*backend, host, {});
+  EXPECT_EQ(denied.ability().reason, "denied");
+  EXPECT_EQ(denied.ability().sentence, "17");
+  EXPECT_EQ(tried, 0);
+  ProbeRequest request;
+  request.verb = RequestVerb::kAttach;
+  request.pid = ::getpid();
+  request.probes = kCudaProbe;
+  EXPECT_EQ(denied.Handle(request, kRoot, Instant{}).refusal, "denied");
+  // A new configuration without the row: what is tried next is what decides.
+  denied.Reload({}, Instant{});
+  EXPECT_EQ(denied.ability().reason, "no_rights");
+  EXPECT_EQ(tried, 1);
 }
 
 }  // namespace

@@ -44,6 +44,8 @@ constexpr int64_t kWriteNs = 5'000'000'000;   // of a client that does not read
 constexpr int64_t kListNs = 500'000'000;      // between two lists of who is not privileged
 constexpr int64_t kSilentNs = 3'000'000'000;  // of the working process
 constexpr int64_t kStartNs = 20'000'000'000;  // until it is expected to answer: it tries and measures first
+constexpr int64_t kPredecessorNs =
+    5'000'000'000;  // of one that was killed: the kernel closes its socket last
 constexpr int kIdleMs = 1000;
 
 int64_t BootNs() { return RealClock().Now().boot_ns; }
@@ -56,10 +58,13 @@ Result<UniqueFd> ListenAt(const std::string& path) {
   path.copy(at.sun_path, sizeof at.sun_path - 1);
   RETURN_IF_ERROR(MakeFoldersAbove(path));
   const auto* name = reinterpret_cast<const sockaddr*>(&at);
-  UniqueFd old(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!old) return ErrnoStatus("socket", errno);
-  if (::connect(old.get(), name, sizeof at) == 0 || errno == EAGAIN)
-    return Status{Code::kUnavailable, "another probe host listens at " + path};
+  for (const int64_t begun_ns = BootNs();; ::poll(nullptr, 0, 20)) {
+    const UniqueFd old(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!old) return ErrnoStatus("socket", errno);
+    if (::connect(old.get(), name, sizeof at) != 0 && errno != EAGAIN) break;
+    if (BootNs() - begun_ns > kPredecessorNs)
+      return Status{Code::kUnavailable, "another probe host listens at " + path};
+  }
   if (errno == ECONNREFUSED) ::unlink(path.c_str());
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return ErrnoStatus("socket", errno);
@@ -252,12 +257,12 @@ class Server {
   int64_t listed_ns_ = 0;
 };
 
-// The process that holds the rights.
-[[noreturn]] void Work(const ProbeProcessOptions& options, UniqueFd listening, UniqueFd signals,
-                       std::atomic<int64_t>& beat, pid_t watcher) {
+// The process that holds the rights. Returns its exit status.
+int Work(const ProbeProcessOptions& options, UniqueFd listening, UniqueFd signals, std::atomic<int64_t>& beat,
+         pid_t watcher) {
   // The kernel ends it with its watcher, and removes the probes with it.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-  if (::getppid() != watcher) ::_exit(1);
+  if (::getppid() != watcher) return 1;
   // No list of files: programs of other containers are below /proc/PID/root, which Landlock hides.
   for (const SandboxLayer& layer : EnterSandbox({.mode = options.sandbox,
                                                  .filter = CallFilter::kProbes,
@@ -267,7 +272,7 @@ class Server {
       Log(LogLevel::kWarn, "probes", "sandbox", std::string(layer.name) + ": " + layer.detail);
   }
   Server(options, std::move(listening), std::move(signals), beat).Run();
-  ::_exit(0);
+  return 0;
 }
 
 }  // namespace
@@ -316,7 +321,7 @@ int RunProbeProcess(const ProbeProcessOptions& options) {
     Log(LogLevel::kError, "probes", "start", ErrnoStatus("fork", errno).detail);
     return 1;
   }
-  if (worker == 0) Work(options, *std::move(listening), std::move(signals), beat, watcher);
+  if (worker == 0) return Work(options, *std::move(listening), std::move(signals), beat, watcher);
   listening->reset();
   static_cast<void>(EnterSandbox(
       {.mode = options.sandbox, .filter = CallFilter::kLauncher, .files = std::nullopt, .capabilities = {}}));

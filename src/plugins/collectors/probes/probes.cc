@@ -56,12 +56,21 @@ constexpr OptionSpec kBudget[] = {
     TextOption("thread", "0.2%", "What probes may take of the time of the thread that calls most"),
     TextOption("host", "1%", "What all probes may take of one CPU"),
 };
+constexpr OptionSpec kDeny[] = {
+    TextOption("driver", "", "Version of NVIDIA's driver, or its first numbers: \"570.86\""),
+    TextOption("kernel", "", "Version of Linux, or its first numbers: \"6.8\""),
+    TextOption("cpu", "", "A part of the CPU's model, or the architecture: \"aarch64\""),
+    TextOption("gpu", "", "A part of a GPU's model: \"GB200\""),
+    TextOption("why", "", "The reason, for who is refused"),
+};
+constexpr std::string_view kDenyConditions[] = {"driver", "kernel", "cpu", "gpu"};
 constexpr OptionSpec kOptions[] = {
     TextOption("socket", kDefaultProbeSocket, "Socket of the probe host"),
     TextsOption("probes", {}, "Probes that are attached to `targets` without a request: cuda, dataload",
                 kProbeWords),
     GroupOption("targets", "Processes to which `probes` are attached", kTargets),
     GroupOption("budget", "Above it fewer calls are timed, then none, then the probes are removed", kBudget),
+    GroupsOption("deny", "Machines on which nothing is attached: a row that meets all its conditions", kDeny),
     BoolOption("owners_may_attach", false, "Whether users may attach probes to their own processes"),
     BoolOption("allow_seccomp_targets", false,
                "Whether calls of processes with a filter of system calls are timed, too. On newer kernels "
@@ -74,6 +83,10 @@ void Check(const Config& config, ConfigFaults& faults) {
   const Config& budget = Options(config).Group("budget");
   for (const std::string_view key : {"thread", "host"}) {
     if (const auto share = ParseShare(budget.Text(key)); !share) faults.Refuse(budget, key, share.status());
+  }
+  for (const Config& row : Options(config).Groups("deny")) {
+    if (std::ranges::all_of(kDenyConditions, [&](std::string_view key) { return row.Text(key).empty(); }))
+      faults.Refuse(config, "deny", Status{Code::kInvalidArgument, "a row needs driver, kernel, cpu or gpu"});
   }
 }
 
@@ -542,6 +555,20 @@ ProbeHostOptions ProbeHostOptionsOf(const Config& probes) {
   out.owners_may_attach = options.Bool("owners_may_attach");
   out.allow_seccomp_targets = options.Bool("allow_seccomp_targets");
   for (const std::string& word : options.Texts("probes")) out.probes |= ParseProbes(word).value_or(0);
+  for (const Config& row : options.Groups("deny")) {
+    bpf::MachineRefusal& refusal = out.deny.emplace_back(
+        bpf::MachineRefusal{.driver = row.Text("driver"),
+                            .kernel = row.Text("kernel"),
+                            .cpu = row.Text("cpu"),
+                            .gpu = row.Text("gpu"),
+                            .why = "the configuration forbids probes on this machine ("});
+    std::string conditions;
+    for (const std::string_view key : kDenyConditions) {
+      if (!row.Text(key).empty())
+        conditions += (conditions.empty() ? "" : ", ") + std::string(key) + " " + row.Text(key);
+    }
+    refusal.why += conditions + ")" + (row.Text("why").empty() ? "" : ": " + row.Text("why"));
+  }
   const Config& targets = options.Group("targets");
   out.users = targets.Texts("users");
   out.cgroups = targets.Texts("cgroups");

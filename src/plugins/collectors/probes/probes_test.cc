@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -56,6 +57,7 @@ class ProbesTest : public ::testing::Test {
       ASSERT_TRUE(Wait([&] { return ProbeClient::Connect(socket_).ok(); }));
       return;
     }
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);  // it does not outlive a test that crashes
     const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
     ::dup2(nowhere, 2);
     ProbeProcessOptions options;
@@ -106,6 +108,7 @@ class ProbesTest : public ::testing::Test {
     config.Set("probes", std::vector<std::string>(), {});
     config.Set("targets", targets, {});
     config.Set("budget", budget, {});
+    config.Set("deny", std::vector<Config>(), {});
     config.Set("owners_may_attach", false, {});
     config.Set("allow_seccomp_targets", false, {});
     config.Set("injection", true, {});
@@ -179,7 +182,7 @@ TEST_F(ProbesTest, AnEndOfTheHostIsAnError) {
 }
 
 TEST_F(ProbesTest, WhatAMachineLacksIsOneFindingOfOneLine) {
-  for (const char* reason : {"no_rights", "no_btf", "no_uprobes", "lockdown"}) {
+  for (const char* reason : {"denied", "no_rights", "no_btf", "no_uprobes", "lockdown"}) {
     Start(
         {.mechanism = {}, .reason = reason, .sentence = "a sentence", .entry_cost_ns = 0, .pair_cost_ns = 0});
     const std::vector<Finding> findings = probes_collector.probe(Options(), env_);

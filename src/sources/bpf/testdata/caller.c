@@ -2,8 +2,9 @@
  *   open LIBRARY            → opened
  *   call FUNCTION CALLS NS THREADS → called PID
  *   fork FUNCTION CALLS NS CHILDREN → forked, after the children ended
- *   exec FUNCTION CALLS LIBRARY → the child starts this program anew, which opens and calls after a line on its stdin;
- *                             it writes "executed PID" and, when it called, "called PID"
+ *   exec FUNCTION CALLS LIBRARY → a child starts this program again, which opens the library, writes "executed PID",
+ *                             calls after a line on its stdin, writes "called PID" and ends after one more line
+ *   become FUNCTION CALLS LIBRARY → the same without a child
  *   mix FUNCTION CALLS      → mixed P50_NS P99_NS SUM_NS: 97 of 100 calls spin for 100 us, the others for 1 ms
  *   storm FUNCTION MS WORK  → stormed CALLS BEST_PER_SECOND, with WORK turns of a loop after each call
  *   end */
@@ -102,7 +103,7 @@ int main(int count, char **arguments) {
     if (!fgets(line, sizeof line, stdin)) return 1;
     call(arguments[1], strtoul(arguments[2], 0, 10), 0, 1);
     printf("called %d\n", getpid());
-    return 0;
+    return !fgets(line, sizeof line, stdin);
   }
   printf("ready %d\n", getpid());
   while (fgets(line, sizeof line, stdin)) {
@@ -123,10 +124,11 @@ int main(int count, char **arguments) {
       while (wait(0) > 0) {
       }
       printf("forked\n");
-    } else if (sscanf(line, "exec %255s %lu %2047s", name, &calls, path) == 3) {
+    } else if (sscanf(line, "exec %255s %lu %2047s", name, &calls, path) == 3 ||
+               sscanf(line, "become %255s %lu %2047s", name, &calls, path) == 3) {
       char text[32];
       snprintf(text, sizeof text, "%lu", calls);
-      if (fork() == 0) {
+      if (line[0] == 'b' || fork() == 0) {
         execl("/proc/self/exe", "caller", name, text, path, (char *)0);
         _exit(1);
       }
