@@ -30,7 +30,7 @@ constexpr size_t kMostIntervals = 256;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 // Whether no rank is done before all have come, so that who comes last waits least. Of the others the
-// shortest duration says nothing: the ranks of a reduce or gather send and are done, as the root of a
+// shortest duration means nothing: the ranks of a reduce or gather send and are done, as the root of a
 // broadcast or scatter is; those of a chain do not wait for who comes after them in it; a send waits for its
 // receiver.
 constexpr bool AllWait(Function function) noexcept {

@@ -1,5 +1,5 @@
-// Whose short durations say that a rank is late, and whose say nothing: functions in which not every rank
-// waits for all others.
+// Functions in which a short duration means that a rank is late, and those in which not every rank
+// waits for all others, so that it means nothing.
 #include "collectives/lateness.h"
 
 #include <gtest/gtest.h>

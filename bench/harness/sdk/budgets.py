@@ -64,6 +64,7 @@ def _calls_text(found):
 
 RECORD, BACKLOG, CONTENDED = "BM_RecordCall/1024/iterations:100", "BM_RecordCall/8192/iterations:16", "BM_RecordCallContended/iterations:16"
 INSERT = "BM_InsertCalls/iterations:100"
+PLUGIN = "NcclCallPaired/iterations:200"
 
 BUDGETS = (
     Budget("sdk_counter", "sdk", "a counter add", 1, True, "ns", False, _ns("CounterAdd/threads:1"), _shared),
@@ -77,6 +78,9 @@ BUDGETS = (
     Budget("sdk_summary", "sdk", "summary of 1 M records", 20, True, "ms", False, lambda found: _summary(found) * 1e3, _summary_text),
     Budget("sdk_summary_sql", "sdk", "… against SQL over the rows", 0.05, True, "×", True,
            lambda found: _summary(found) / found["timings"]["PlainSqlByModel"]["best_s"]),
+    Budget("plugin_call", "sdk", "a call of NCCL's profiler plugin at the level time, against a reading of the clock", 1.5, True, "×", True,
+           _counter(PLUGIN, "ratio"), lambda found: f"{_counter(PLUGIN, 'ours_ns')(found):,.0f} ns"),
+    Budget("plugin_allocations", "sdk", "… allocations in 2.6 M calls after init", 0, True, "", True, _counter(PLUGIN, "allocations", max)),
     Budget("python_add", "sdk_python", "a counter add from Python", 60, True, "ns", False,
            _call("gpulens"), _calls_text),
     Budget("python_add_prometheus", "sdk_python", "… against prometheus_client", 10, False, "×", True,

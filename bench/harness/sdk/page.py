@@ -49,7 +49,8 @@ SECTIONS = {
     "sdk": ("Instruments and records", "One call each. A record has 13 of its numbers and three names; BM_RecordCall is a caller's CPU time in rounds of "
             "1,024 or 8,192, between which the writer has its turn; Contended: 8 threads. BM_InsertCalls: transactions of 1,000 rows by our writer "
             "and by a prepared statement of raw SQLite in turn, into the same table; ratio: our rate to raw SQLite's. RolledUp…: summaries of a "
-            "million records; PlainSql…: a GROUP BY without percentiles.", _sdk),
+            "million records; PlainSql…: a GROUP BY without percentiles. NcclCallPaired: a collective of 8 channels is 26 calls of the plugin; in turn "
+            "with as many readings of the clock.", _sdk),
     "sdk_python": ("From Python", "One thread, in turn in one process, CPU time; a loop that does nothing is taken off. Three attributes, bound "
                "once where a library can do that (opentelemetry cannot). Histograms have ten bounds. A call's record goes into an SQLite file; "
                "caller: CPU time of the thread that records, all: of the process until it is in the file. sqlite3 inserts the same row, 50 "
