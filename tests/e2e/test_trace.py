@@ -25,8 +25,13 @@ class Trace(unittest.TestCase):
         cls.home = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-e2e-"))
         cls.addClassCleanup(shutil.rmtree, cls.home, True)
         socket = str(cls.home / "control.sock")
+        # Its late rank is always late, since the test does not wait for the hour of the day.
+        text = subprocess.run([BINARY, "sim", "scenario"], check=True, capture_output=True, text=True, timeout=30).stdout
+        late = "late: {rank: 6, every: 6m, for: 90s, after: 2m}"
+        assert late in text
+        (cls.home / "demo.yaml").write_text(text.replace(late, "late: {rank: 6, every: 24h, for: 23h}"))
         cls.agent = Agent("--demo", config=f"state_dir: {cls.home}/state\ncontrol: {{socket: {socket}}}\n",
-                          environment={"GPULENS_DEMO_SCENARIO": ""})
+                          environment={"GPULENS_DEMO_SCENARIO": str(cls.home / "demo.yaml")})
         cls.enterClassContext(cls.agent)
         cls.url = f"http://127.0.0.1:{cls.agent.port}"
         cls.history(window="1s")  # the first reader begins the history
@@ -34,6 +39,7 @@ class Trace(unittest.TestCase):
         subprocess.run([BINARY, "sim", "fail", "--socket", socket, "gpu=3", "mode=xid", "code=31"], check=True,
                        capture_output=True, timeout=30)
         wait_until(lambda: b'"gpu.xid"' in cls.agent.get("/api/events").text, what="the XID")
+        wait_until(lambda: b'"nccl.straggler"' in cls.agent.get("/api/events").text, 40, "the late rank")
         begin = time.monotonic()
         wait_until(lambda: time.monotonic() > begin + 4, what="some readings")
         # Read before the trace is written: an hour is kept, so that both have the same samples.
@@ -124,6 +130,20 @@ class Trace(unittest.TestCase):
         self.assertEqual(xids[0][2]["gpu.xid.code"], 31)
         self.assertEqual([t.path[1][:5] for t in self.file.tracks.values() if xids[0] in t.marks], ["GPU 3"])
         self.assertFalse([track for track in self.file.tracks.values() if track.path[1:2] == ("gpulens",)])
+
+    def test_it_shows_what_runs_inside_jobs(self):
+        phases = {track.path[2]: {name for _, _, name, _ in track.slices} for track in self.file.with_name("phase")}
+        self.assertIn("gpu compute", phases["pt_main_thread 5000801"])
+        self.assertTrue(phases["VLLM::Worker_TP 5000001"] & {"prefill", "decode", "queued", "idle"}, phases)
+        groups = {track.path[2].split(" · ")[0] for track in self.file.tracks.values() if track.path[1:2] == ("Collectives",) and len(track.path) > 2}
+        self.assertEqual(groups, {"train-tts", "chat-a-tp"})
+        faults = [one for track in self.file.with_name("faults") for one in track.slices]
+        self.assertEqual([name for _, _, name, _ in faults], ["rank 6 late"])
+        self.assertEqual(faults[0][3]["nccl.host"], "demo-node-7")
+        self.assertIn("6", faults[0][3]["evidence"])
+        late = [track for track in self.file.with_name("late") if track.slices]
+        self.assertEqual([track.path[3] for track in late], ["rank 6"])
+        self.assertIn("nccl.rank.lateness", {track.name for track in self.file.counters() if track.path[-2] == "rank 6"})
 
     def test_chrome_and_csv_have_the_same_numbers(self):
         self.trace("--last", "1m", "-o", self.home / "node.json")

@@ -8,7 +8,10 @@
 #include "base/parse.h"
 #include "base/stable_sort.h"
 #include "catalog/all.h"
+#include "catalog/events.h"
 #include "catalog/gpu.h"
+#include "catalog/nccl.h"
+#include "catalog/phases.h"
 #include "catalog/self.h"
 #include "catalog/training.h"
 #include "history/history.h"
@@ -28,6 +31,7 @@ enum GroupRank : int32_t {
   kEnginesRank = 5000,
   kProcessesRank = 6000,
   kTrainingRank = 7000,
+  kCollectivesRank = 7500,
   kExperimentsRank = 8000,
   kRequestsRank = 9000,
   kHostRank = 10'000,
@@ -35,6 +39,9 @@ enum GroupRank : int32_t {
   kCostRank = 12'000,
   kSelfRank = 13'000,
 };
+
+// Ranks of a communicator come after its faults and its own lines.
+constexpr int32_t kAfterFaults = 100'000;
 
 // Position among the metrics that are kept, which begin with the more important ones.
 int32_t RankOf(std::string_view name) {
@@ -50,14 +57,22 @@ int32_t RankOf(std::string_view name) {
 
 // Keys that the group of a series shows.
 bool IsOfGroup(std::string_view key) {
-  constexpr std::array<std::string_view, 6> kKeys = {
-      "gpu.index", "process.pid", "process.executable.name", "process.owner", "target", "rank"};
+  constexpr std::array<std::string_view, 10> kKeys = {
+      "gpu.index", "process.pid",       "process.executable.name", "process.owner", "target",
+      "rank",      "nccl.communicator", "nccl.communicator.name",  "nccl.rank",     "nccl.host"};
   return std::ranges::find(kKeys, key) != kKeys.end();
+}
+
+// States that have a word of their own.
+std::string_view WordOf(std::string_view name) {
+  if (name == kProcessPhase.name) return "phase";
+  if (name == kNcclRankStraggler.name) return "late";
+  return name == kNcclCommunicatorHung.name ? "hangs" : name;
 }
 
 // "gpu.temperature edge": the name, and what distinguishes the series of one entity.
 std::string LabelOf(const KeptSeries& series) {
-  std::string label = series.name;
+  std::string label(WordOf(series.name));
   if (series.attributes.Has("gpu.mig.instance_id"))
     label += " MIG " + series.attributes.Text("gpu.mig.instance_id");
   const MetricDesc* desc = FindMetric(series.name);
@@ -160,9 +175,24 @@ uint32_t TraceBuilder::ProcessTrack(const AttributeSet& attributes) {
                 ParseInt<int32_t>(gpu).value_or(0));
 }
 
+uint32_t TraceBuilder::CommunicatorGroup(const AttributeSet& attributes) {
+  const std::string hash = attributes.Text("nccl.communicator"),
+                    name = attributes.Text("nccl.communicator.name");
+  const uint32_t all = Group(node_, "collectives", "Collectives", kCollectivesRank);
+  if (hash.empty() && name.empty()) return all;
+  return Group(all, hash.empty() ? name : hash, name + (name.empty() || hash.empty() ? "" : " · ") + hash, 0);
+}
+
 uint32_t TraceBuilder::GroupOf(const KeptSeries& series) {
   const AttributeSet& attributes = series.attributes;
   const std::string& name = series.name;
+  if (name.starts_with("nccl.")) {
+    const uint32_t communicator = CommunicatorGroup(attributes);
+    const std::string rank = attributes.Text("nccl.rank");
+    return rank.empty() ? communicator
+                        : Group(communicator, "rank\xff" + rank, "rank " + rank,
+                                kAfterFaults + ParseInt<int32_t>(rank).value_or(0) % 100'000);
+  }
   if (attributes.Has("process.pid")) return ProcessTrack(attributes);
   if (attributes.Has("target")) return EngineGroup(attributes);
   if (attributes.Has("gpu.index")) return GpuGroup(attributes);
@@ -299,6 +329,7 @@ void TraceBuilder::DrawState(const KeptSeries& series, Series& state, const Seri
   else if (is_up) name = is_on ? "up" : "down";
   else name = LabelOf(series);
   if (name.empty()) name = series.name;
+  if (series.name == kProcessPhase.name) std::ranges::replace(name, '_', ' ');
   const int64_t ns = Clipped(sample.unix_ms * kMs);
   const bool draws = is_on || shows_off;
   if (state.open && draws && (is_process || (state.before.value == 1) == is_on)) return;
@@ -361,7 +392,39 @@ void TraceBuilder::CloseGap(Series& state, int64_t ms) {
   End(state.gap_track, state.owner, state.gap_opened_ns);
 }
 
+// Of slow ranks, slow links and hangs, which are raised and cleared: a slice from one to the other, with the
+// evidence. What was raised before the trace begins with it.
+void TraceBuilder::DrawFault(const NodeEvent& event) {
+  std::string name;
+  const std::string ranks = event.attributes.Text("nccl.rank");
+  const std::string who = ranks.empty() ? "" : (ranks.find(',') == ranks.npos ? "rank " : "ranks ") + ranks;
+  if (event.name == kEventNcclHang.name) name = who.empty() ? "hang" : "hang: " + who;
+  else if (event.name == kEventNcclStraggler.name) name = who.empty() ? "a rank is late" : who + " late";
+  else if (event.name == kEventNcclLinkSlow.name)
+    name = who.empty() ? "slow communication" : "slow link: " + who;
+  else return;
+  const std::string change = event.attributes.Text("nccl.change");
+  const uint32_t track = Slices(CommunicatorGroup(event.attributes), "faults", kEventsRank);
+  // A slow rank is one fault each; others are one of the communicator, whose ranks may become known later.
+  Fault& fault = faults_[std::to_string(track) + event.name +
+                         (event.name == kEventNcclStraggler.name ? "\xff" + ranks : "")];
+  const bool cleared = change == "cleared";
+  const int64_t ns = event.at_ms * kMs;
+  if (fault.owner != 0 && change != "cleared" && change != "changed") return;
+  const AttributeSet attributes = With(event.attributes, {{"evidence", std::string_view(event.body)}});
+  if (fault.owner == 0) {
+    fault = {++owners_, cleared ? from_ns_ : ns};
+    Begin(track, fault.owner, fault.begun_ns, name, attributes);
+  } else if (change == "changed") {
+    Mark(track, ns, name, attributes);
+  }
+  if (!cleared) return;
+  End(track, fault.owner, std::max(ns, fault.begun_ns + 1));
+  fault = {};
+}
+
 void TraceBuilder::AddEvents(std::span<const NodeEvent> events) {
+  std::vector<const NodeEvent*> faults;  // in the order of time
   for (const NodeEvent& event : events) {
     if (event.at_ms * kMs < from_ns_) continue;
     std::string key = std::to_string(event.at_ms) + "\xff" + event.name + "\xff" + event.body + "\xff";
@@ -374,7 +437,10 @@ void TraceBuilder::AddEvents(std::span<const NodeEvent> events) {
          event.at_ms * kMs, event.name,
          With(event.attributes,
               {{"body", std::string_view(event.body)}, {"severity", std::string_view(event.severity)}}));
+    if (event.name.starts_with("nccl.")) faults.push_back(&event);
   }
+  SortStably(faults, [](const NodeEvent* a, const NodeEvent* b) { return a->at_ms < b->at_ms; });
+  for (const NodeEvent* event : faults) DrawFault(*event);
 }
 
 void TraceBuilder::AddRun(const Run& run, int64_t to_ms) {

@@ -27,6 +27,7 @@ namespace gpulens {
 //   GPU 0 · H100                counters; slices of states and of reasons for throttling
 //   Engines › chat-a (vllm)     counters; up and down
 //   Processes › python 1234     lifetimes, and counters
+//   Collectives › train · 0x7f8c  faults as slices, and counters; by rank below it
 //   Training, Experiments, Requests, Host, Energy and cost, Pods and jobs, gpulens
 //
 // A gauge is drawn as it was sampled. A counter is drawn as its rate: the rate between two samples from the
@@ -100,6 +101,7 @@ class TraceBuilder {
   uint32_t GroupOf(const KeptSeries& series);
   uint32_t GpuGroup(const AttributeSet& attributes);
   uint32_t EngineGroup(const AttributeSet& attributes);
+  uint32_t CommunicatorGroup(const AttributeSet& attributes);
   uint32_t ProcessTrack(const AttributeSet& attributes);
   // A track of slices by its name below `parent`.
   uint32_t Slices(uint32_t parent, const std::string& name, int32_t rank);
@@ -110,6 +112,7 @@ class TraceBuilder {
   void DrawState(const KeptSeries& series, Series& state, const SeriesSample& sample);
   void DrawSteps(const KeptSeries& series, Series& state, const SeriesSample& sample);
   void DrawDuration(const KeptSeries& series, Series& state, const SeriesSample& sample);
+  void DrawFault(const NodeEvent& event);
   void OpenGap(const KeptSeries& series, Series& state, int64_t ms, const char* why);
   void CloseGap(Series& state, int64_t ms);
 
@@ -130,6 +133,11 @@ class TraceBuilder {
   std::map<std::string, std::string> gpu_keys_;  // by index: the GPU that was seen first
   std::map<uint32_t, TrackRows> rows_;           // by the first track
   std::set<std::string> events_;
+  struct Fault {
+    uint64_t owner = 0;  // of its slice; 0: it is not raised
+    int64_t begun_ns = 0;
+  };
+  std::map<std::string, Fault> faults_;
   std::vector<Item> items_;
   uint64_t owners_ = 0, gaps_ = 0;
   int64_t first_ms_ = 0;  // of the first sample of all; 0: none yet

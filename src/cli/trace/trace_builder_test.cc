@@ -211,6 +211,63 @@ TEST_F(TraceBuilderTest, EventsLieAtTheirGpuOnce) {
           R"(4000 mark n1/GPU 0/events gpu.xid {"body":"NVRM: Xid","gpu.index":0,"gpu.xid.code":79,"severity":"fatal"})"));
 }
 
+TEST_F(TraceBuilderTest, PhasesOfAProcessAreSlicesInPlainWords) {
+  const auto phase = [](const char* word, std::vector<SeriesSample> samples) {
+    return Window(
+        "process.phase", Kind::kStateSet, "",
+        AttributeSet(
+            {{"process.phase", word}, {"process.pid", int64_t{7}}, {"process.executable.name", "train"}}),
+        std::move(samples));
+  };
+  const auto lines = Draw({phase("data_loading", {Ok(1500, 1), Ok(2500, 0), Ok(3500, 0)}),
+                           phase("gpu_compute", {Ok(1500, 0), Ok(2500, 1), Ok(3500, 1)})});
+  EXPECT_THAT(lines, ElementsAre("1500 begin n1/Processes/train 7/phase data loading",
+                                 "2500 end n1/Processes/train 7/phase",
+                                 "2500 begin n1/Processes/train 7/phase gpu compute",
+                                 "10000 end n1/Processes/train 7/phase"));
+}
+
+TEST_F(TraceBuilderTest, FaultsOfACommunicatorAreSlicesWithTheirEvidence) {
+  const auto fault = [](int64_t ms, const char* name, const char* change, const char* rank,
+                        const char* body) {
+    return NodeEvent{ms, name, "error", body,
+                     AttributeSet({{"nccl.change", change},
+                                   {"nccl.communicator", "0xa"},
+                                   {"nccl.communicator.name", "dp"},
+                                   {"nccl.rank", rank}})};
+  };
+  // The newest first, as the agent sends them; the late rank was so before the trace begins.
+  const std::vector<NodeEvent> events = {fault(7000, "nccl.hang", "cleared", "2", "It is over"),
+                                         fault(6000, "nccl.hang", "changed", "2", "It is stopped"),
+                                         fault(5000, "nccl.straggler", "raised", "5", "5 comes late"),
+                                         fault(4000, "nccl.straggler", "cleared", "6", "It was late"),
+                                         fault(3000, "nccl.hang", "raised", "2", "2 has not called it")};
+  builder.AddEvents(events);
+  builder.AddEvents(events);
+  const AttributeSet rank = AttributeSet(
+      {{"nccl.communicator", "0xa"}, {"nccl.communicator.name", "dp"}, {"nccl.rank", int64_t{6}}});
+  const auto lines =
+      Draw({Window("nccl.rank.lateness", Kind::kGauge, "s", rank, {Ok(1500, 0.25)}),
+            Window("nccl.rank.straggler", Kind::kGauge, "{bool}", rank, {Ok(1500, 1), Ok(4500, 0)})});
+  const std::string track = "n1/Collectives/dp · 0xa/faults", other = "n1/Collectives/dp · 0xa/faults (2)";
+  std::vector<std::string> drawn;
+  for (const std::string& line : lines) {
+    if (line.find("/Events ") == line.npos) drawn.push_back(line);
+  }
+  EXPECT_THAT(
+      drawn,
+      ElementsAre(
+          "1000 begin " + track + " rank 6 late",
+          "1500 value n1/Collectives/dp · 0xa/rank 6/nccl.rank.lateness 0.25 s",
+          "1500 begin n1/Collectives/dp · 0xa/rank 6/late late", "3000 begin " + other + " hang: rank 2",
+          "4000 end " + track, "4500 end n1/Collectives/dp · 0xa/rank 6/late",
+          "5000 begin " + track + " rank 5 late",
+          "6000 mark " + track +
+              R"( hang: rank 2 {"evidence":"It is stopped","nccl.change":"changed","nccl.communicator":"0xa",)"
+              R"("nccl.communicator.name":"dp","nccl.rank":"2"})",
+          "7000 end " + other, "10000 end " + track));
+}
+
 TEST_F(TraceBuilderTest, TrainingHasStepsAndCheckpoints) {
   const AttributeSet rank = AttributeSet({{"rank", "3"}});
   const auto lines = Draw(
