@@ -154,7 +154,7 @@ endfunction()
 # gpulens_job_library(name sources…): a library that jobs load, the shared object lib<name>.so of sources that need neither
 # exceptions nor the C++ library: it needs the C library alone, so that it loads in old containers. It stays loaded once it was
 # (nodelete), binds all symbols at once, and hides all that is not exported by name. Sources are relative to the root.
-# Sanitizers are left out: a job has none. tests/inject/job_libraries.py checks what it needs and exports.
+# Sanitizers are left out: a job has none. tests/inject/test_job_libraries.py checks what it needs and exports.
 function(gpulens_job_library name)
   set(sources)
   foreach(source ${ARGN})

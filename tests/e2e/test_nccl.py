@@ -1,5 +1,4 @@
 """The collector nccl in an agent: pages by socket and as files, files of NCCL Inspector that rotate, and a RAS."""
-import fcntl
 import os
 import pathlib
 import socket
@@ -68,10 +67,6 @@ class Nccl(unittest.TestCase):
     def test_pages_by_socket_and_as_files(self):
         jobs = f"jobs: {{folders: [{self.folder}]}}\n"
         with JobPage("nccl", socket=self.folder / "none.sock", folder=self.folder) as left:
-            # As writers do: the lock ends with the process.
-            lock = open(left.place, "rb")
-            self.addCleanup(lock.close)
-            fcntl.flock(lock, fcntl.LOCK_EX)
             left("communicator 0 171 0 2 left", "collective 0 all_gather 5 4096")
             with self.agent("pages: true", jobs) as agent:
                 wait_until(lambda: (self.folder / "job.sock").exists())

@@ -7,26 +7,30 @@
 // "error COMMAND" for what it does not understand. It ends with the end of its input. The page goes to the
 // socket of GPULENS_JOB_SOCKET, else of /run/gpulens/job.sock; where none listens, into GPULENS_JOB_FOLDER.
 //
-//   open                                    makes the page and hands it over; prints "page socket" or "page
-//   PATH" sleep MS phase NAME                              the phase that begins: data_loading, gpu_compute,
-//   nccl_collective,
-//                                           optimizer_step, checkpoint, prefill, decode, queued, idle,
-//                                           unknown
-//   wait MS                                 waits for a batch
-//   waits COUNT US                          had COUNT waits; does not wait
+// clang-format off
+//   open                                        makes the page and hands it over; prints "page socket" or "page PATH"
+//   sleep MS
+//   phase NAME                                  the phase that begins: data_loading, gpu_compute, nccl_collective, optimizer_step,
+//                                               checkpoint, prefill, decode, queued, idle, unknown
+//   wait MS                                     waits for a batch
+//   waits COUNT US                              had COUNT waits; does not wait
 //   wait_begin / wait_end
-//   device SLOT ID                          as "device 0 0000:1a:00.0"
+//   device SLOT ID                              as "device 0 0000:1a:00.0"
 //   launches SLOT TYPE COUNT FIRST_NS LAST_NS   kernel | cooperative | graph; the times rise evenly
-//   kernels SLOT COUNT NS [DELAY_NS]        kernels that ran
-//   sync SLOT MS                            waits for the device
+//   kernels SLOT COUNT NS [DELAY_NS]            kernels that ran
+//   sync SLOT MS                                waits for the device
 //   communicator SLOT HASH RANK RANKS [NAME [DEVICE_ID]]
 //   close_communicator SLOT
-//   enqueue SLOT FUNCTION BYTES             all_reduce, broadcast, all_gather, reduce_scatter, …
+//   enqueue SLOT FUNCTION BYTES                 all_reduce, broadcast, all_gather, reduce_scatter, …
 //   start SLOT FUNCTION / done SLOT FUNCTION
-//   collective SLOT FUNCTION MS BYTES       enqueued, started, MS later done, with a record of the host's
-//   times records SLOT FUNCTION COUNT US BYTES    had COUNT collectives with durations of the device; does
-//   not wait lost REASON COUNT                       number of Loss level LEVEL actual: 0 … 3 trouble TEXT
+//   collective SLOT FUNCTION MS BYTES           enqueued, started, MS later done, with a record of the host's times
+//   records SLOT FUNCTION COUNT US BYTES        had COUNT collectives with durations of the device; does not wait
+//   lost REASON COUNT                           number of Loss
+//   level LEVEL                                 actual: 0 … 3
+//   trouble TEXT
+// clang-format on
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -146,7 +150,9 @@ class Job {
       path = std::string(folder ? folder : kDefaultFolder) + "/gpulens-job-" + std::to_string(getuid()) +
              "-" + std::to_string(getpid()) + "-" + std::to_string(static_cast<uint32_t>(writer_));
       place = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-      if (place < 0 || ftruncate(place, sizeof(Page)) != 0) return false;
+      // As writers do: the lock ends with the process.
+      if (place < 0 || flock(place, LOCK_EX | LOCK_NB) != 0 || ftruncate(place, sizeof(Page)) != 0)
+        return false;
     }
     void* memory = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, place, 0);
     if (memory == MAP_FAILED) return false;
