@@ -111,15 +111,6 @@ void AppendProcessJson(std::string& out, const ProcessCounts& process) {
   AppendHistogramJson(object, "data_wait", process.data_wait);
 }
 
-void AppendWordsJson(JsonObject& object, std::string_view key, const std::vector<WordCount>& counts) {
-  object.List(key, counts, [](std::string& out, const WordCount& one) {
-    JsonObject item(out);
-    item.TextIfAny("probe", one.probe);
-    item.TextIfAny("reason", one.reason);
-    item.Count("count", one.count);
-  });
-}
-
 }  // namespace
 
 double ProbeQuantile(const HistogramCopy& histogram, double quantile) noexcept {
@@ -242,17 +233,13 @@ std::string ProbeListJson(const ProbeReply& reply) {
       object.TextIfAny("library", target.library);
       object.TextIfAny("build_id", target.build_id);
       object.Flag("attached", target.attached);
-      object.TextIfAny("reason", target.reason);
-      object.TextIfAny("sentence", target.sentence);
-      object.TextIfAny("row", target.row);
+      probes::AppendRefusal(object, target.reason, target.sentence, target.row);
       object.List("functions", target.points, [](std::string& to, const ProbePoint& point) {
         JsonObject item(to);
         item.Text("function", point.function);
         item.Flag("can", point.reason.empty());
         if (point.cost_ns > 0) item.Number("cost_ns", point.cost_ns);
-        item.TextIfAny("reason", point.reason);
-        item.TextIfAny("sentence", point.sentence);
-        item.TextIfAny("row", point.row);
+        probes::AppendRefusal(item, point.reason, point.sentence, point.row);
       });
     };
     root.List("processes", reply.targets, add, "\n", "\n");
@@ -263,8 +250,7 @@ std::string ProbeStatusJson(const HostStatus& status) {
   return JsonDocumentText("gpulens.probe_status/1", [&](JsonObject& root) {
     root.Whole("pid", status.pid);
     root.TextIfAny("mechanism", status.mechanism);
-    root.TextIfAny("reason", status.reason);
-    root.TextIfAny("sentence", status.sentence);
+    probes::AppendRefusal(root, status.reason, status.sentence, "");
     root.Flag("switched_off", status.switched_off);
     root.TextIfAny("switch_file", status.switch_file);
     root.TextIfAny("switch_reason", status.switch_reason);
@@ -274,11 +260,11 @@ std::string ProbeStatusJson(const HostStatus& status) {
     root.Number("host_budget", static_cast<double>(status.host_budget_ppm) * 1e-6);
     if (status.entry_cost_ns > 0) root.Number("counted_call_ns", status.entry_cost_ns);
     if (status.pair_cost_ns > 0) root.Number("timed_call_ns", status.pair_cost_ns);
-    AppendWordsJson(root, "events", status.events);
-    AppendWordsJson(root, "cost_ns", status.cost_ns);
-    AppendWordsJson(root, "lost", status.lost);
-    AppendWordsJson(root, "detached", status.detached);
-    AppendWordsJson(root, "refused", status.refused);
+    probes::AppendWords(root, "events", status.events);
+    probes::AppendWords(root, "cost_ns", status.cost_ns);
+    probes::AppendWords(root, "lost", status.lost);
+    probes::AppendWords(root, "detached", status.detached);
+    probes::AppendWords(root, "refused", status.refused);
     root.List(
         "targets", status.targets,
         [](std::string& out, const AttachedTarget& target) {

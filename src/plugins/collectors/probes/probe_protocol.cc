@@ -12,7 +12,6 @@
 #include "base/json.h"
 #include "base/result.h"
 #include "base/text.h"
-#include "wire/json/json_object.h"
 
 namespace gpulens::probes {
 namespace {
@@ -80,23 +79,6 @@ void AppendAttached(std::string& out, const AttachedTarget& target) {
   object.TextIfAny("trouble", target.trouble);
 }
 
-void AppendWords(JsonObject& object, std::string_view key, const std::vector<WordCount>& counts) {
-  if (counts.empty()) return;
-  object.List(key, counts, [](std::string& out, const WordCount& one) {
-    JsonObject item(out);
-    item.TextIfAny("probe", one.probe);
-    item.TextIfAny("reason", one.reason);
-    item.Count("count", one.count);
-  });
-}
-
-void AppendRefusal(JsonObject& object, std::string_view reason, std::string_view sentence,
-                   std::string_view row) {
-  object.TextIfAny("reason", reason);
-  object.TextIfAny("sentence", sentence);
-  object.TextIfAny("row", row);
-}
-
 void AppendListed(std::string& out, const ListedTarget& target) {
   JsonObject object(out);
   object.Whole("pid", target.pid);
@@ -128,11 +110,14 @@ void AppendStatus(std::string& out, const HostStatus& status) {
   object.Count("agent_age", status.agent_age_ns);
   if (status.entry_cost_ns > 0) object.Number("entry_cost", status.entry_cost_ns);
   if (status.pair_cost_ns > 0) object.Number("pair_cost", status.pair_cost_ns);
-  AppendWords(object, "events", status.events);
-  AppendWords(object, "cost", status.cost_ns);
-  AppendWords(object, "lost", status.lost);
-  AppendWords(object, "detached", status.detached);
-  AppendWords(object, "refused", status.refused);
+  const std::pair<std::string_view, const std::vector<WordCount>*> words[] = {{"events", &status.events},
+                                                                              {"cost", &status.cost_ns},
+                                                                              {"lost", &status.lost},
+                                                                              {"detached", &status.detached},
+                                                                              {"refused", &status.refused}};
+  for (const auto& [key, counts] : words) {
+    if (!counts->empty()) AppendWords(object, key, *counts);
+  }
   object.List("targets", status.targets, AppendAttached);
   if (!status.processes.empty()) object.List("processes", status.processes, AppendProcess);
   object.List("notes", status.notes, [](std::string& to, const ProbeNote& note) {
@@ -146,7 +131,7 @@ void AppendStatus(std::string& out, const HostStatus& status) {
   });
 }
 
-// ---- Reading. The first failure is the scanner's or `wrong`; later values do not matter then.
+// ---- Reading. After the first failure, which is the scanner's, values do not matter.
 
 class Reader {
  public:
@@ -154,14 +139,7 @@ class Reader {
 
   JsonScanner json;
 
-  Status Finish() {
-    if (Status status = json.Finish(); !status) return status;
-    return wrong_ ? Status{Code::kDataLoss, wrong_} : Ok();
-  }
-  void Fail(const char* what) {
-    if (!wrong_) wrong_ = what;
-  }
-  bool failed() const { return wrong_ != nullptr || json.failed(); }
+  void Fail(const char* what) { json.Fail(what); }
 
   void Take(uint64_t& out, uint64_t most = kMostCount) {
     const auto value = json.Unsigned();
@@ -214,7 +192,6 @@ class Reader {
     if (json.Peek() != JsonScanner::kArray) return Fail("a list is missing");
     size_t count = 0;
     json.Array([&] {
-      if (failed()) return;
       if (++count > most) return Fail("a list that is too long");
       item();
     });
@@ -222,13 +199,8 @@ class Reader {
   template <class Member>
   void TakeObject(Member member) {
     if (json.Peek() != JsonScanner::kObject) return Fail("an object is missing");
-    json.Object([&](std::string_view key) {
-      if (!failed()) member(key);
-    });
+    json.Object(member);
   }
-
- private:
-  const char* wrong_ = nullptr;
 };
 
 void TakeHistogram(Reader& in, job_page::HistogramCopy& out) {
@@ -245,7 +217,7 @@ void TakeHistogram(Reader& in, job_page::HistogramCopy& out) {
         in.Take(index, job_page::kBuckets - 1);
         if (index < above) in.Fail("buckets out of order");
         above = index + 1;
-      } else if (!in.failed()) {
+      } else if (!in.json.failed()) {
         in.Take(out.buckets[index]);
         out.count += out.buckets[index];
       }
@@ -388,6 +360,22 @@ void TakeStatus(Reader& in, HostStatus& out) {
 
 }  // namespace
 
+void AppendRefusal(JsonObject& object, std::string_view reason, std::string_view sentence,
+                   std::string_view row) {
+  object.TextIfAny("reason", reason);
+  object.TextIfAny("sentence", sentence);
+  object.TextIfAny("row", row);
+}
+
+void AppendWords(JsonObject& object, std::string_view key, const std::vector<WordCount>& counts) {
+  object.List(key, counts, [](std::string& out, const WordCount& one) {
+    JsonObject item(out);
+    item.TextIfAny("probe", one.probe);
+    item.TextIfAny("reason", one.reason);
+    item.Count("count", one.count);
+  });
+}
+
 std::string ProbeNames(uint8_t probes) {
   std::string out;
   if (probes & kCudaProbe) out = "cuda";
@@ -462,7 +450,7 @@ Result<ProbeRequest> DecodeRequest(std::string_view line) {
     if (key == "seen") return in.Take(out.seen_notes);
   });
   if (!has_verb) in.Fail("no verb");
-  RETURN_IF_ERROR(in.Finish());
+  RETURN_IF_ERROR(in.json.Finish());
   if (out.verb == RequestVerb::kAttach && (out.pid == 0 || out.probes == 0))
     return Status{Code::kDataLoss, "attach needs a process and probes"};
   return out;
@@ -499,7 +487,7 @@ Result<ProbeReply> DecodeReply(std::string_view line) {
     out.targets.clear();
     in.TakeList(kMostListed, [&] { TakeListed(in, out.targets.emplace_back()); });
   });
-  RETURN_IF_ERROR(in.Finish());
+  RETURN_IF_ERROR(in.json.Finish());
   return out;
 }
 

@@ -15,6 +15,7 @@
 #include <gpulens/status.h>
 
 #include "job_page/job_page_reader.h"
+#include "wire/json/json_object.h"
 
 namespace gpulens::probes {
 
@@ -167,6 +168,11 @@ struct ProbeReply {
   std::vector<ListedTarget> targets;  // kList
   double took_s = 0;                  // kSwitch, kDetach: until no link was left
 };
+
+// Members that messages and the output of commands have alike; empty texts are left out.
+void AppendRefusal(JsonObject& object, std::string_view reason, std::string_view sentence,
+                   std::string_view row);
+void AppendWords(JsonObject& object, std::string_view key, const std::vector<WordCount>& counts);
 
 std::string EncodeReply(const ProbeReply& reply);
 Result<ProbeReply> DecodeReply(std::string_view line);
