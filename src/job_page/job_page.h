@@ -181,6 +181,29 @@ inline constexpr uint8_t kGraphCaptured = 1;
 inline constexpr size_t kRecords = 4096;
 static_assert((kRecords & (kRecords - 1)) == 0);
 
+// What a step of NCCL's network proxy waits for.
+enum class StepWait : uint8_t {
+  kGpu,      // the own GPU: data to send, or room for what came
+  kCredit,   // the peer, until it is ready to receive
+  kSend,     // the network, until the data is sent
+  kReceive,  // data of the peer
+  kCount,
+};
+// Steps of the network with one peer, at Level::kLink. The time of a step that sends is from the moment at
+// which the network has the data to the moment at which it is sent, so that a sender or receiver who is late
+// is not in it. Counts only grow, also when the place is used for another peer.
+struct Link {
+  std::atomic<uint64_t> key;            // LinkKey; 0: free
+  std::atomic<uint64_t> sent, send_ns;  // steps that were sent, and their time
+  std::atomic<uint32_t> waiting[static_cast<size_t>(StepWait::kCount)];  // steps that wait now, by StepWait
+};
+inline constexpr size_t kLinks = 256;  // the first is not used
+// `slot` and `generation` of the communicator.
+constexpr uint64_t LinkKey(uint32_t slot, uint32_t generation, uint32_t peer) noexcept {
+  return uint64_t{1} << 60 | uint64_t{generation} << 28 | uint64_t{slot} << 22 | peer;
+}
+inline constexpr int32_t kMostRanks = 1 << 22;
+
 // CUDA, per device.
 enum class Launch : uint8_t { kKernel, kCooperative, kGraph, kCount };
 struct CudaDevice {
@@ -284,6 +307,7 @@ struct Page {
   alignas(64) Phases phases;
   alignas(64) DataLoading data_loading;
   alignas(64) Record records[kRecords];
+  alignas(64) Link links[kLinks];
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 

@@ -33,7 +33,7 @@ constexpr uint64_t kMostBytes = uint64_t{1} << 60;        // of all operations o
 constexpr uint64_t kMostRecordBytes = uint64_t{1} << 48;  // of one
 constexpr uint64_t kMostSequence = uint64_t{1} << 62;
 constexpr size_t kMostName = 1024;
-constexpr int32_t kMostRanks = 1 << 22, kMostDevices = 1024;
+constexpr int32_t kMostDevices = 1024;
 
 template <class T>
 T Load(const std::atomic<T>& value) noexcept {
@@ -113,6 +113,11 @@ struct JobPageReader::State {
   std::array<uint64_t, kLosses> lost{};
   uint64_t last_event = 0;
   std::array<Slot, kCommunicators> slots;
+  struct LastLink {
+    uint64_t key = 0, sent = 0, send_ns = 0;
+  };
+  std::array<LastLink, kLinks> links;
+  bool any_link = false;
   std::array<HistogramCopy, kFunctions> durations;
   std::vector<CudaDeviceCopy> devices;
   std::optional<PhasesCopy> phases;
@@ -128,6 +133,7 @@ struct JobPageReader::State {
   void ReadProgress(const FunctionProgress& raw, ProgressCopy& last);
   void ReadRecords(const Page& page, uint64_t begun_before, uint64_t begun_after, PageCopy& out);
   bool ReadRecord(const Record& raw, RecordCopy& out) const;
+  void ReadLinks(const Page& page, PageCopy& out);
   void ReadDevices(const Page& page);
   void ReadPhases(const Phases& raw);
   void ReadDataLoading(const DataLoading& raw);
@@ -342,6 +348,34 @@ void JobPageReader::State::ReadRecords(const Page& page, uint64_t begun_before, 
   }
 }
 
+void JobPageReader::State::ReadLinks(const Page& page, PageCopy& out) {
+  for (size_t i = 1; i < kLinks; ++i) {
+    const Link& raw = page.links[i];
+    const uint64_t key = Load(raw.key);
+    if (key == 0) continue;
+    any_link = true;
+    const auto slot = static_cast<size_t>(key >> 22 & (kCommunicators - 1));
+    const auto peer = static_cast<int32_t>(key & (kMostRanks - 1));
+    const auto& who = slots[slot].identity;
+    // Of a communicator that is over, as its place is used again when it is needed.
+    if (!who || LinkKey(who->slot, who->generation, static_cast<uint32_t>(peer)) != key) continue;
+    LastLink& last = links[i];
+    if (last.key != key) last = {key, 0, 0};
+    Count(Load(raw.sent), age, last.sent);
+    Count(Load(raw.send_ns), age * kParallel, last.send_ns);
+    if (peer >= who->ranks || peer == who->rank) {
+      ++rejected;
+      continue;
+    }
+    LinkCopy& copy = out.links.emplace_back(LinkCopy{who, peer, last.sent, last.send_ns, {}});
+    for (size_t wait = 0; wait < copy.waiting.size(); ++wait) {
+      const uint32_t waiting = Load(raw.waiting[wait]);
+      if (waiting <= kParallel) copy.waiting[wait] = waiting;
+      else ++rejected;
+    }
+  }
+}
+
 void JobPageReader::State::ReadDevices(const Page& page) {
   for (uint32_t i = 0; i < kDevices; ++i) {
     const CudaDevice& raw = page.devices[i];
@@ -447,6 +481,7 @@ Result<JobPageReader> JobPageReader::FromPath(const std::string& path) {
 Status JobPageReader::Read(Instant now, PageCopy& out) {
   out.communicators.clear();
   out.records.clear();
+  out.links.clear();
   Page& page = Room();
   const int fd = fd_.get();
   State& state = *state_;
@@ -473,6 +508,10 @@ Status JobPageReader::Read(Instant now, PageCopy& out) {
   RETURN_IF_ERROR(ReadPart(fd, page, page.communicators));
   state.ReadCommunicators(page, out);
   if (has_records) state.ReadRecords(page, begun, begun_after, out);
+  if (out.actual == Level::kLink || state.any_link) {
+    RETURN_IF_ERROR(ReadPart(fd, page, page.links));
+    state.ReadLinks(page, out);
+  }
   const uint64_t read = state.next_record;
   // Refused on a page that may only be read: its writer then overwrites, and that is counted.
   const ssize_t put = ::pwrite(fd, &read, sizeof read, offsetof(Header, read_records));

@@ -77,6 +77,14 @@ struct RecordCopy {
   uint64_t duration_ns() const noexcept { return end_ns - start_ns; }
 };
 
+// Steps of the network proxy with one peer.
+struct LinkCopy {
+  std::shared_ptr<const CommunicatorIdentity> communicator;  // never null
+  int32_t peer = 0;
+  uint64_t sent = 0, send_ns = 0;                                         // may begin with any number
+  std::array<uint32_t, static_cast<size_t>(StepWait::kCount)> waiting{};  // now, by StepWait
+};
+
 struct CudaDeviceCopy {
   uint32_t device = 0;  // slot
   std::string device_id;
@@ -133,6 +141,7 @@ struct PageCopy {
   uint64_t rejected = 0;                 // numbers and records that cannot be true
   std::vector<CommunicatorCopy> communicators;
   std::vector<RecordCopy> records;
+  std::vector<LinkCopy> links;
   std::array<HistogramCopy, kFunctions> collective_duration;
   std::vector<CudaDeviceCopy> devices;  // with anything in them
   std::optional<PhasesCopy> phases;     // absent: the job marks none

@@ -37,6 +37,11 @@ void CheckCopy(const PageCopy& copy) {
     CHECK(record.timing < Timing::kCount && record.start_ns <= record.end_ns);
     CHECK(record.duration_ns() <= 2 * kBootNs);
   }
+  CHECK(copy.links.size() < kLinks);
+  for (const LinkCopy& link : copy.links) {
+    CHECK(link.peer >= 0 && link.peer < link.communicator->ranks && link.peer != link.communicator->rank);
+    CHECK(link.send_ns / 4096 <= 2 * kBootNs);
+  }
   for (const HistogramCopy& histogram : copy.collective_duration) CheckHistogram(histogram);
   CHECK(copy.devices.size() <= kDevices);
   for (const CudaDeviceCopy& device : copy.devices) {
@@ -44,7 +49,7 @@ void CheckCopy(const PageCopy& copy) {
     CHECK(gpulens::IsUtf8(device.device_id));
   }
   if (copy.phases) CHECK(copy.phases->current < Phase::kCount && copy.phases->edges.size() <= kPhaseEdges);
-  CHECK(gpulens::IsUtf8(copy.trouble) && gpulens::IsUtf8(copy.library_version));
+  CHECK(gpulens::IsUtf8(copy.job) && gpulens::IsUtf8(copy.trouble) && gpulens::IsUtf8(copy.library_version));
 }
 
 }  // namespace
@@ -54,6 +59,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   page.AddCommunicator(0, 1, 0, 2, "a");
   page.AddRecord(0, Function::kAllReduce, 0, 8, 1000, kBootNs / 2);
   page.page().phases.marked = 1;
+  page.page().header.actual_level = static_cast<uint32_t>(Level::kLink);
+  page.page().links[1].key = LinkKey(0, page.page().communicators[0].generation, 1);
   auto reader = JobPageReader::FromDescriptor(page.Descriptor());
   CHECK(reader.ok());
   PageCopy copy;

@@ -223,6 +223,42 @@ TEST(JobPageReader, CopiesKernelsByName) {
   EXPECT_EQ(out.kernels[0].total_ns, 3'000u);
 }
 
+TEST(JobPageReader, LinksOfCommunicatorsThatAreThere) {
+  TestPage page;
+  const uint32_t generation = page.AddCommunicator(3, 1, 2, 8).generation;
+  const auto put = [&](size_t at, uint64_t key, uint64_t sent, uint64_t send_ns) {
+    Link& link = page.page().links[at];
+    link.key = key, link.sent = sent, link.send_ns = send_ns;
+  };
+  put(7, LinkKey(3, generation, 5), 10, 5'000);
+  put(8, LinkKey(3, generation + 2, 5), 10, 5'000);  // of one that is over
+  put(9, LinkKey(3, generation, 8), 10, 5'000);      // no rank
+  put(10, LinkKey(3, generation, 2), 10, 5'000);     // itself
+  page.page().links[7].waiting[static_cast<size_t>(StepWait::kSend)] = 3;
+  page.page().links[7].waiting[static_cast<size_t>(StepWait::kGpu)] = 0xFFFF'FFFF;
+  JobPageReader reader = ReaderOf(page);
+  PageCopy copy;
+  ASSERT_TRUE(reader.Read(kNow, copy).ok());
+  EXPECT_TRUE(copy.links.empty()) << "read at the level of links";
+  page.page().header.actual_level = static_cast<uint32_t>(Level::kLink);
+  ASSERT_TRUE(reader.Read(kNow, copy).ok());
+  ASSERT_EQ(copy.links.size(), 1u);
+  EXPECT_EQ(copy.links[0].communicator, copy.communicators[0].identity);
+  EXPECT_EQ(copy.links[0].peer, 5);
+  EXPECT_EQ(copy.links[0].sent, 10u);
+  EXPECT_EQ(copy.links[0].send_ns, 5'000u);
+  EXPECT_EQ(copy.links[0].waiting, (std::array<uint32_t, 4>{0, 0, 3, 0}));
+  EXPECT_EQ(copy.rejected, 3u);
+  // The level is lower again: what is in flight ends. Counts that fall, or that cannot be true, are not
+  // taken.
+  page.page().header.actual_level = static_cast<uint32_t>(Level::kTime);
+  put(7, LinkKey(3, generation, 5), 9, ~uint64_t{0});
+  ASSERT_TRUE(reader.Read(kNow, copy).ok());
+  ASSERT_EQ(copy.links.size(), 1u);
+  EXPECT_EQ(copy.links[0].sent, 10u);
+  EXPECT_EQ(copy.links[0].send_ns, 5'000u);
+}
+
 TEST(JobPageReader, TextIsPrintable) {
   TestPage page;
   Communicator& made = page.AddCommunicator(0, 1, 0, 2);

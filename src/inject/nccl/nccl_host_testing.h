@@ -191,13 +191,18 @@ class NcclHost {
       channels[i] = StartChannel(context, handle, i, begin + static_cast<unsigned>(i));
     for (int i = 0; i < c.channels; ++i) StopChannel(channels[i], end - static_cast<unsigned>(i));
   }
-  void* StartProxyOp(void* context, void* parent, int pid, int channel) {
+  void* StartProxyOp(void* context, void* parent, int pid, int channel, int peer = 1) {
     NcclDescriptor d(version_, 8);
     d.Set("parentObj", parent)
         .Set("rank", world_.rank)
         .Set("proxyOp.pid", pid)
         .Set("proxyOp.channelId", channel);
-    d.Set("proxyOp.peer", int32_t{1}).Set("proxyOp.nSteps", int32_t{4}).Set("proxyOp.isSend", int32_t{1});
+    d.Set("proxyOp.peer", peer).Set("proxyOp.nSteps", int32_t{4}).Set("proxyOp.isSend", int32_t{1});
+    return Start(context, d);
+  }
+  void* StartStep(void* context, void* parent, int step) {
+    NcclDescriptor d(version_, 16);
+    d.Set("parentObj", parent).Set("rank", world_.rank).Set("proxyStep.step", step);
     return Start(context, d);
   }
   // An API event (5 and later): type 512 of a collective, 1024 of a send.

@@ -64,10 +64,11 @@ bool IsShared(const Context& context) noexcept {
 
 // ---- handles
 
-enum class Kind : uint64_t { kNone, kContainer, kOperation, kChannel, kProxyOp };
+enum class Kind : uint64_t { kNone, kContainer, kOperation, kChannel, kProxyOp, kStep };
 
 // Bits 0-3 kind, 4-11 channel, 12-23 number of the operation, 24-63 its generation. Of kContainer: 4-11
-// datatype, 12 captured in a graph.
+// datatype, 12 captured in a graph. Of kProxyOp and kStep: 4-11 link. Of kStep: 12-23 number of the step,
+// 24-63 its generation.
 struct Handle {
   Kind kind;
   uint8_t channel;
@@ -125,6 +126,21 @@ void LowerTo(std::atomic<uint64_t>& to, uint64_t value) noexcept {
   }
 }
 
+// A step of the network. The next one in the same place replaces it, should its end never come.
+struct Step {
+  std::atomic<uint64_t> generation, since_ns, key;  // key: of the link
+  std::atomic<uint32_t> wait;                       // StepWait + 1; 0: it waits for nothing that is known
+  std::atomic<uint32_t> link;
+};
+constexpr size_t kSteps = 4096;
+constinit Step steps[kSteps];
+constinit std::atomic<uint64_t> next_step;
+// When the level kLink was last put in force, and whether it is that of the environment.
+constinit std::atomic<uint64_t> links_since_ns;
+constinit std::atomic<bool> links_always;
+// Longer than an agent wants it: it has ended.
+constinit std::atomic<uint64_t> longest_links_ns{60'000'000'000};
+
 class Pin {
  public:
   // Null when the operation of the handle has ended.
@@ -181,7 +197,7 @@ uint32_t MaskOf(int version, uint32_t level) noexcept {
   if (level == static_cast<uint32_t>(Level::kCount)) mask = kCounted;
   if (level >= static_cast<uint32_t>(Level::kTime))
     mask = kCounted | (version >= 3 ? kKernelChannel : kProxyOp);
-  if (level >= static_cast<uint32_t>(Level::kLink)) mask |= kProxyOp;
+  if (level >= static_cast<uint32_t>(Level::kLink)) mask |= kProxyOp | kProxyStep;
   return static_cast<uint32_t>(mask);
 }
 
@@ -197,6 +213,8 @@ Level LevelOf(uint64_t mask) noexcept {
 void ApplyLevel(Page& page, Library& library, uint32_t level) noexcept {
   int* mask = library.mask.load(std::memory_order_relaxed);
   if (!mask) return;
+  if (level == static_cast<uint32_t>(Level::kLink))
+    links_since_ns.store(own_page.Now(), std::memory_order_relaxed);
   const int version = library.version.load(std::memory_order_relaxed);
   const int next = static_cast<int>(MaskOf(version, level) | library.extra.load(std::memory_order_relaxed));
   int expected = library.written.load(std::memory_order_relaxed);
@@ -407,10 +425,20 @@ bool CountsBytes(Function function) noexcept {
          function == Function::kBroadcast;
 }
 
+// Ends the level kLink that an agent has put in force and cannot end, since it was killed.
+void LimitLinks(Page& page, uint64_t now) noexcept {
+  if (links_always.load(std::memory_order_relaxed) ||
+      now - links_since_ns.load(std::memory_order_relaxed) < longest_links_ns.load(std::memory_order_relaxed))
+    return;
+  auto level = static_cast<uint32_t>(Level::kLink);
+  page.header.wanted_level.compare_exchange_strong(level, static_cast<uint32_t>(Level::kTime));
+}
+
 void* BeginOperation(Page& page, Context& context, const Event& event, uint32_t level) noexcept {
   if (level == static_cast<uint32_t>(Level::kOff)) return nullptr;
   const uint64_t now = own_page.Now();
   own_page.HandOverIfDue(now);
+  if (level == static_cast<uint32_t>(Level::kLink)) LimitLinks(page, now);
   Sweep(page, now);
   RecordValues values;
   values.place = PlaceOf(page, context, event, now);
@@ -478,7 +506,103 @@ void* BeginChannel(Page& page, const Context& context, const Event& event) noexc
   return Handle{Kind::kChannel, event.channel, parent.at, parent.generation}.Pack();
 }
 
-void* BeginProxyOp(const Event& event) noexcept {
+// Whether a link may be replaced.
+bool IsOver(const Page& page, uint64_t key) noexcept {
+  const Communicator& communicator = page.communicators[key >> 22 & (kCommunicators - 1)];
+  return communicator.generation.load(std::memory_order_relaxed) != static_cast<uint32_t>(key >> 28) ||
+         communicator.closed.load(std::memory_order_relaxed) != 0;
+}
+
+// The number of the link in the page; 0: there is no room, or the peer is not known.
+uint8_t LinkTo(Page& page, CommunicatorSlot place, int32_t peer) noexcept {
+  if (place.slot < 0 || peer < 0 || peer >= kMostRanks) return 0;
+  const uint64_t key =
+      LinkKey(static_cast<uint32_t>(place.slot), place.generation, static_cast<uint32_t>(peer));
+  const uint64_t first = (key * 0x9E3779B97F4A7C15) >> 56;
+  for (const bool replaces : {false, true}) {
+    for (uint64_t i = 0; i < 16; ++i) {
+      const auto at = static_cast<uint8_t>(first + i);
+      if (at == 0) continue;
+      Link& link = page.links[at];
+      uint64_t held = link.key.load(std::memory_order_acquire);
+      if (held == key) return at;
+      if (held != 0 && !(replaces && IsOver(page, held))) continue;
+      if (link.key.compare_exchange_strong(held, key, std::memory_order_acq_rel)) {
+        for (auto& waiting : link.waiting) waiting.store(0, std::memory_order_relaxed);
+        return at;
+      }
+      if (held == key) return at;
+    }
+  }
+  CountLoss(page, Loss::kNoHandle);
+  return 0;
+}
+
+// The step's link in the page. Null: another one has its place.
+Link* LinkOf(Page& page, const Step& step) noexcept {
+  Link& link = page.links[step.link.load(std::memory_order_relaxed) % kLinks];
+  return link.key.load(std::memory_order_relaxed) == step.key.load(std::memory_order_relaxed) ? &link
+                                                                                              : nullptr;
+}
+
+// Sets what a step waits for, StepWait + 1 or 0, and returns what it waited for.
+uint32_t SetWait(Page& page, Step& step, uint32_t wait) noexcept {
+  const uint32_t before = step.wait.exchange(wait, std::memory_order_relaxed);
+  Link* link = LinkOf(page, step);
+  if (!link) return before;
+  if (before != 0) link->waiting[before - 1].fetch_sub(1, std::memory_order_relaxed);
+  if (wait != 0) link->waiting[wait - 1].fetch_add(1, std::memory_order_relaxed);
+  return before;
+}
+
+void* BeginStep(Page& page, const Event& event) noexcept {
+  const Handle parent = Handle::Unpack(event.parent);
+  if (parent.kind != Kind::kProxyOp || parent.channel == 0) return nullptr;
+  const uint64_t number = next_step.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t generation = (number / kSteps + 1) & (kNever >> kGenerationShift);
+  Step& step = steps[number % kSteps];
+  SetWait(page, step, 0);
+  step.link.store(parent.channel, std::memory_order_relaxed);
+  step.key.store(page.links[parent.channel].key.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  step.generation.store(generation, std::memory_order_release);
+  return Handle{Kind::kStep, parent.channel, static_cast<uint32_t>(number % kSteps), generation}.Pack();
+}
+
+// Null: another one has its place.
+Step* StepOf(const Handle& handle) noexcept {
+  Step& step = steps[handle.at];
+  return step.generation.load(std::memory_order_acquire) == handle.generation ? &step : nullptr;
+}
+
+void RecordStep(Page& page, const Handle& handle, int state) noexcept {
+  uint32_t wait = 0;
+  const auto is = [&](StepWait value) { wait = static_cast<uint32_t>(value) + 1; };
+  switch (state) {
+    case nccl_abi::kSendGpuWait:
+    case nccl_abi::kReceiveGpuWait: is(StepWait::kGpu); break;
+    case nccl_abi::kSendPeerWait: is(StepWait::kCredit); break;
+    case nccl_abi::kSendWait: is(StepWait::kSend); break;
+    case nccl_abi::kReceiveWait: is(StepWait::kReceive); break;
+    case nccl_abi::kReceiveFlushWait: break;
+    default: return;
+  }
+  Step* step = StepOf(handle);
+  if (!step || step->wait.load(std::memory_order_relaxed) == wait) return;
+  if (state == nccl_abi::kSendWait) step->since_ns.store(own_page.Now(), std::memory_order_relaxed);
+  SetWait(page, *step, wait);
+}
+
+void EndStep(Page& page, const Handle& handle) noexcept {
+  Step* step = StepOf(handle);
+  if (!step || SetWait(page, *step, 0) != static_cast<uint32_t>(StepWait::kSend) + 1) return;
+  Link* link = LinkOf(page, *step);
+  if (!link) return;
+  link->send_ns.fetch_add(own_page.Now() - step->since_ns.load(std::memory_order_relaxed),
+                          std::memory_order_relaxed);
+  link->sent.fetch_add(1, std::memory_order_relaxed);
+}
+
+void* BeginProxyOp(Page& page, const Event& event, uint32_t level) noexcept {
   const Handle parent = Handle::Unpack(event.parent);
   // Of another process, where a proxy works for it: its handles mean something else here.
   if (parent.kind != Kind::kOperation || event.pid != own_page.pid()) return nullptr;
@@ -490,7 +614,10 @@ void* BeginProxyOp(const Event& event) noexcept {
   uint64_t none = 0;
   pin->proxy_begin.compare_exchange_strong(none, now, std::memory_order_relaxed);
   pin->flags.fetch_or(kSawProxy, std::memory_order_relaxed);
-  return Handle{Kind::kProxyOp, event.channel, parent.at, parent.generation}.Pack();
+  const uint8_t link = level >= static_cast<uint32_t>(Level::kLink)
+                           ? LinkTo(page, pin->values().place, event.peer_or_root)
+                           : uint8_t{0};
+  return Handle{Kind::kProxyOp, link, parent.at, parent.generation}.Pack();
 }
 
 // ---- what is known of the NCCL that calls
@@ -584,6 +711,9 @@ void* OpenContext(const CommunicatorInfo& info) noexcept {
   context.timer_is_ns = ::strstr(search.name, "rccl") == nullptr;
   if (page->header.library_version[0] == '\0') DescribeLibrary(*page, info.version, search.name);
   const uint32_t level = WantedLevel(*page);
+  links_always.store(LevelOfEnvironment() == Level::kLink, std::memory_order_relaxed);
+  if (level == static_cast<uint32_t>(Level::kLink))
+    links_since_ns.store(own_page.Now(), std::memory_order_relaxed);
   // Whatever is in it, as every plugin does in init; NCCL restores what its RAS has set.
   const uint32_t extra = library ? library->extra.load(std::memory_order_relaxed) : 0;
   const int mask = static_cast<int>(MaskOf(info.version, level) | extra);
@@ -631,7 +761,8 @@ void* BeginEvent(void* opaque, const Event& event) noexcept {
     case kCollective:
     case kPeer: return BeginOperation(*page, context, event, level);
     case kKernelChannel: return BeginChannel(*page, context, event);
-    case kProxyOp: return BeginProxyOp(event);
+    case kProxyOp: return BeginProxyOp(*page, event, level);
+    case kProxyStep: return BeginStep(*page, event);
     // NCCL counts operations of a captured graph only where these have a handle.
     case kGroup:
       // All that comes at this level.
@@ -650,10 +781,11 @@ void* BeginEvent(void* opaque, const Event& event) noexcept {
 }
 
 void RecordState(void* packed, int state, uint64_t value) noexcept {
-  if (state != nccl_abi::kKernelChannelStop) return;
   Page* page = own_page.page();
   const Handle handle = Handle::Unpack(packed);
-  if (!page || handle.kind != Kind::kChannel) return;
+  if (!page) return;
+  if (handle.kind == Kind::kStep) return RecordStep(*page, handle, state);
+  if (handle.kind != Kind::kChannel || state != nccl_abi::kKernelChannelStop || value == 0) return;
   Pin pin(handle);
   if (!pin || (pin->flags.load(std::memory_order_relaxed) & kNoTimer) != 0) return;
   // Twice: the first is right.
@@ -666,7 +798,8 @@ void RecordState(void* packed, int state, uint64_t value) noexcept {
 void EndEvent(void* packed) noexcept {
   Page* page = own_page.page();
   const Handle handle = Handle::Unpack(packed);
-  if (!page || handle.kind <= Kind::kContainer || handle.kind > Kind::kProxyOp) return;
+  if (!page || handle.kind <= Kind::kContainer || handle.kind > Kind::kStep) return;
+  if (handle.kind == Kind::kStep) return EndStep(*page, handle);
   Pin pin(handle);
   if (!pin) return;
   if (handle.kind == Kind::kOperation) {
@@ -725,5 +858,7 @@ void Explain(const char* text) noexcept {
 }
 
 Page* CurrentPage() noexcept { return own_page.page(); }
+
+void SetLongestLinks(uint64_t ns) noexcept { longest_links_ns.store(ns, std::memory_order_relaxed); }
 
 }  // namespace gpulens::nccl_plugin

@@ -37,7 +37,7 @@ struct Event {
   uint8_t channel = 0;
   bool has_timer = false;
   uint64_t timer = 0;
-  // ProxyOp
+  // ProxyOp, with the peer in peer_or_root
   pid_t pid = 0;
 };
 
@@ -56,7 +56,7 @@ void* OpenContext(const CommunicatorInfo& info) noexcept;
 // Returns the handle, null where the rest of the event is of no use.
 void* BeginEvent(void* context, const Event& event) noexcept;
 void EndEvent(void* handle) noexcept;
-// `value`: the timer of kKernelChannelStop.
+// `value`: the timer of kKernelChannelStop, 0: none.
 void RecordState(void* handle, int state, uint64_t value) noexcept;
 void CloseContext(void* context) noexcept;
 
@@ -67,6 +67,8 @@ void Explain(const char* text) noexcept;
 
 // For tests: this process's page, or null.
 job_page::Page* CurrentPage() noexcept;
+// For tests: how long the level kLink lasts that the environment does not set, unless an agent ends it.
+void SetLongestLinks(uint64_t ns) noexcept;
 inline constexpr size_t kOperations = 4096;  // that may be in flight at once
 
 }  // namespace gpulens::nccl_plugin

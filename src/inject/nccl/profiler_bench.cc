@@ -2,13 +2,16 @@
 // The page is a file without a reader, so that the ring wraps, which costs the same.
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <atomic>
+#include <string_view>
 #include <vector>
 
+#include "inject/nccl/profiler.h"
 #include "inject/nccl/profiler_abi.h"
 #include "job_page/job_page.h"
 
@@ -48,6 +51,9 @@ struct BenchCommunicator {
     ::setenv(job_page::kFolderVariable, "/dev/shm", 1);
     ::setenv("GPULENS_NCCL_LEVEL", level, 1);
     ncclProfiler_v7.init(&context, 0xBE, &mask, "bench", 1, 8, 0, nullptr);
+    if (job_page::Page* page = CurrentPage())
+      page->header.wanted_level.store(static_cast<uint32_t>(
+          std::string_view(level) == "link" ? job_page::Level::kLink : job_page::Level::kTime));
     collective.type = nccl_abi::kCollective;
     collective.collective.function = "AllReduce";
     collective.collective.datatype = "ncclBfloat16";
@@ -104,6 +110,32 @@ void NcclUnwantedEvent(benchmark::State& state) {
   }
 }
 BENCHMARK(NcclUnwantedEvent);
+
+// A step of the network that sends, at the level link: its begin, three states and its end.
+void NcclStep(benchmark::State& state) {
+  BenchCommunicator communicator("link");
+  void* collective = nullptr;
+  ncclProfiler_v7.start(communicator.context, &collective, &communicator.collective);
+  nccl_abi::Descriptor7 proxy{}, step{};
+  proxy.type = nccl_abi::kProxyOp;
+  proxy.parent = collective;
+  proxy.proxy_op.pid = ::getpid();
+  proxy.proxy_op.peer = 1;
+  step.type = nccl_abi::kProxyStep;
+  ncclProfiler_v7.start(communicator.context, &step.parent, &proxy);
+  if (!step.parent) state.SkipWithError("no step");
+  int64_t calls = 0;
+  for (auto _ : state) {
+    void* handle = nullptr;
+    ncclProfiler_v7.start(communicator.context, &handle, &step);
+    for (const int wait : {nccl_abi::kSendGpuWait, nccl_abi::kSendPeerWait, nccl_abi::kSendWait})
+      ncclProfiler_v7.record(handle, wait, nullptr);
+    ncclProfiler_v7.stop(handle);
+    calls += 5;
+  }
+  state.SetItemsProcessed(calls);
+}
+BENCHMARK(NcclStep);
 
 // The longest calls: a clock before and after each collective of 8 channels, whose own cost is in it.
 void NcclCollectiveQuantiles(benchmark::State& state) {

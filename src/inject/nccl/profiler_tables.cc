@@ -75,7 +75,7 @@ Event Read(const typename VersionOf<kVersion>::Descriptor& from, void* parent) n
   switch (to.type) {
     case kCollective: ReadCollective<kVersion>(from, to); break;
     case kPeer: ReadPeer<kVersion>(from, to); break;
-    case kProxyOp: to.pid = from.proxy_op.pid, to.channel = from.proxy_op.channel; break;
+    case kProxyOp: to.pid = from.proxy_op.pid, to.peer_or_root = from.proxy_op.peer; break;
     case kKernelChannel:
       if constexpr (kVersion >= 3) to.channel = from.kernel_channel.channel;
       if constexpr (kVersion >= 4) to.timer = from.kernel_channel.timer, to.has_timer = true;
@@ -181,11 +181,11 @@ class Plugin {
     }
     TableType* table = other_table.load(std::memory_order_acquire);
     if (!table) [[likely]] {
-      if (arguments) RecordState(handle, state, value);
+      RecordState(handle, state, value);
       return 0;
     }
     const HandlePair pair = SplitHandle(handle);
-    if (arguments) RecordState(pair.own, state, value);
+    RecordState(pair.own, state, value);
     if (pair.other) table->record(pair.other, state, arguments);
     return 0;
   }

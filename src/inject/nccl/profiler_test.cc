@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <thread>
@@ -284,7 +285,7 @@ TEST_P(EachVersion, LevelsChangeTheMaskWhileItRuns) {
   EXPECT_EQ(mask_, 0x06);
   EXPECT_EQ(page_->header.actual_level.load(), static_cast<uint32_t>(Level::kCount));
   SetLevel(Level::kLink);
-  EXPECT_EQ(mask_, version() >= 3 ? 0x4E : 0x0E);
+  EXPECT_EQ(mask_, version() >= 3 ? 0x5E : 0x1E);
   SetLevel(Level::kOff);
   EXPECT_EQ(mask_, 0x01);
   const uint64_t records = page_->header.next_record.load();
@@ -322,6 +323,108 @@ TEST_P(EachVersion, ProxyOfAnotherProcess) {
   EXPECT_EQ(nullptr, host_.StartProxyOp(context_, handle, ::getpid() + 1, 0));
   EXPECT_EQ(nullptr, host_.StartProxyOp(context_, reinterpret_cast<void*>(0xDEAD'BEEF), 1, 0));
   EXPECT_EQ(page_->header.next_record.load(), records);
+}
+
+// Of the peer, or null.
+const Link* FindLink(const Page& page, const Communicator& communicator, uint32_t peer) {
+  const uint64_t key = LinkKey(static_cast<uint32_t>(&communicator - page.communicators),
+                               communicator.generation.load(), peer);
+  const auto* found = std::ranges::find_if(page.links, [&](const Link& link) { return link.key == key; });
+  return found == std::end(page.links) ? nullptr : found;
+}
+
+std::vector<uint32_t> Waiting(const Link& link) { return {std::begin(link.waiting), std::end(link.waiting)}; }
+
+TEST_P(EachVersion, StepsOfTheNetworkByPeer) {
+  SetLevel(Level::kLink);
+  EXPECT_EQ(mask_ & 0x18, 0x18);
+  void* operation = host_.StartCollective(context_, {});
+  void* proxy = host_.StartProxyOp(context_, operation, ::getpid(), 0, 7);
+  void* step = host_.StartStep(context_, proxy, 0);
+  ASSERT_NE(step, nullptr);
+  const Link* link = FindLink(*page_, communicator(), 7);
+  ASSERT_NE(link, nullptr);
+  using Counts = std::vector<uint32_t>;
+  EXPECT_EQ(Waiting(*link), Counts({0, 0, 0, 0}));
+  host_.Record(step, 8, nullptr);
+  EXPECT_EQ(Waiting(*link), Counts({1, 0, 0, 0}));
+  host_.Record(step, 20, nullptr);
+  EXPECT_EQ(Waiting(*link), Counts({0, 1, 0, 0}));
+  const uint64_t bytes = 1 << 20;
+  host_.Record(step, 9, version() >= 4 ? &bytes : nullptr);
+  EXPECT_EQ(Waiting(*link), Counts({0, 0, 1, 0}));
+  host_.Record(step, 77, nullptr);
+  host_.Record(step, 22, &bytes);
+  EXPECT_EQ(Waiting(*link), Counts({0, 0, 1, 0})) << "other states are none of a step";
+  ::poll(nullptr, 0, 2);
+  host_.Stop(step);
+  EXPECT_EQ(Waiting(*link), Counts({0, 0, 0, 0}));
+  EXPECT_EQ(link->sent.load(), 1u);
+  const uint64_t took = link->send_ns.load();
+  EXPECT_GE(took, 1'900'000u);
+  host_.Stop(step);
+  EXPECT_EQ(link->sent.load(), 1u);
+  // A step that receives has no time of its own: its peer may be late.
+  void* receives = host_.StartStep(context_, proxy, 1);
+  host_.Record(receives, 10, nullptr);
+  EXPECT_EQ(Waiting(*link), Counts({0, 0, 0, 1}));
+  host_.Record(receives, 11, nullptr);
+  EXPECT_EQ(Waiting(*link), Counts({0, 0, 0, 0}));
+  host_.Record(receives, 12, nullptr);
+  EXPECT_EQ(Waiting(*link), Counts({1, 0, 0, 0}));
+  host_.Stop(receives);
+  EXPECT_EQ(Waiting(*link), Counts({0, 0, 0, 0}));
+  EXPECT_EQ(link->send_ns.load(), took);
+  // A late proxy of another process, and one that began at a lower level.
+  EXPECT_EQ(host_.StartStep(context_, host_.StartProxyOp(context_, operation, 1, 0, 7), 0), nullptr);
+  SetLevel(Level::kTime);
+  EXPECT_EQ(host_.StartStep(context_, host_.StartProxyOp(context_, operation, ::getpid(), 0, 8), 0), nullptr);
+  EXPECT_EQ(FindLink(*page_, communicator(), 8), nullptr);
+}
+
+TEST_P(EachVersion, MoreStepsAndPeersThanThereIsRoomFor) {
+  SetLevel(Level::kLink);
+  void* operation = host_.StartCollective(context_, {});
+  const uint64_t before = Lost(*page_, Loss::kNoHandle);
+  void* first = nullptr;
+  for (int peer = 0; peer < 400; ++peer) {
+    void* proxy = host_.StartProxyOp(context_, operation, ::getpid(), 0, peer);
+    for (int i = 0; i < 20; ++i) {
+      void* step = host_.StartStep(context_, proxy, i);
+      if (!first) first = step;
+      host_.Record(step, 9, nullptr);
+    }
+  }
+  EXPECT_GE(Lost(*page_, Loss::kNoHandle) - before, 400u - 255u);
+  const auto waiting = [&] {
+    uint32_t sum = 0;
+    for (const Link& link : page_->links) sum += link.waiting[static_cast<size_t>(StepWait::kSend)];
+    return sum;
+  };
+  EXPECT_EQ(waiting(), 4096u);
+  host_.Stop(first);  // another step has its place
+  EXPECT_EQ(waiting(), 4096u);
+  // Places of communicators that are over are used again.
+  host_.Finalize(context_);
+  world_.hash = NextHash();
+  context_ = host_.Init(&mask_, world_);
+  SetLevel(Level::kLink);
+  operation = host_.StartCollective(context_, {});
+  EXPECT_NE(host_.StartStep(context_, host_.StartProxyOp(context_, operation, ::getpid(), 0, 7), 0), nullptr);
+  EXPECT_NE(FindLink(*page_, communicator(), 7), nullptr);
+}
+
+// An agent that was killed cannot lower it.
+TEST_P(EachVersion, StepsAreMeasuredForAWhile) {
+  SetLevel(Level::kLink);
+  host_.Stop(host_.StartCollective(context_, {}));
+  EXPECT_EQ(page_->header.wanted_level.load(), static_cast<uint32_t>(Level::kLink));
+  SetLongestLinks(0);
+  host_.Stop(host_.StartCollective(context_, {}));
+  EXPECT_EQ(page_->header.wanted_level.load(), static_cast<uint32_t>(Level::kTime));
+  SetLongestLinks(60'000'000'000);
+  host_.Stop(host_.StartCollective(context_, {}));
+  EXPECT_EQ(mask_ & 0x10, 0);
 }
 
 TEST_P(EachVersion, SizesOfCollectivesThatCountBytes) {
