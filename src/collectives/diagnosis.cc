@@ -180,10 +180,13 @@ void Diagnosis::State::Sweep(int64_t now_ns) {
     free_processes.push_back(entry.second);
     return true;
   });
-  std::erase_if(hints, [&](const auto& of) {
-    return std::ranges::all_of(of.second, [&](const auto& both) {
-      return now_ns - std::max(both[0].at_ns, both[1].at_ns) > kForgetHintNs;
+  hint_count = 0;
+  std::erase_if(hints, [&](auto& of) {
+    std::erase_if(of.second, [&](const HintEntry& hint) {
+      return now_ns - hint.at_ns > (hint.lasts ? kHintNs : kForgetHintNs);
     });
+    hint_count += of.second.size();
+    return of.second.empty();
   });
   if (communicator_index.empty()) jobs.clear();
 }
@@ -207,14 +210,20 @@ void Diagnosis::Add(const Batch& batch, Instant now) {
 }
 
 void Diagnosis::AddHint(const Hint& hint, Instant now) {
-  auto& hints = state_->hints;
   const bool short_texts =
       hint.host.size() <= kMostText && hint.gpu.size() <= kMostText && hint.what.size() <= kMostText;
-  const std::pair key(hint.host, hint.gpu);
-  if (!short_texts || hint.age_ns < 0 || (hints.size() >= kMostHints && !hints.contains(key))) return;
-  State::HintEntry& known = hints[key][static_cast<size_t>(hint.cause) % kCauses][hint.lasts ? 1 : 0];
-  const int64_t at_ns = now.boot_ns - hint.age_ns;
-  if (known.at_ns == 0 || at_ns >= known.at_ns) known = {at_ns, hint.what};
+  if (!short_texts || hint.age_ns < 0 || state_->hint_count >= kMostHints) return;
+  State::HintsOfOne& all = state_->hints[{hint.host, hint.gpu}];
+  auto known = std::ranges::find_if(all, [&](const State::HintEntry& entry) {
+    return entry.cause == hint.cause && entry.lasts == hint.lasts;
+  });
+  const State::HintEntry entry{hint.cause, hint.lasts, now.boot_ns - hint.age_ns, hint.what};
+  if (known == all.end()) {
+    all.push_back(entry);
+    ++state_->hint_count;
+  } else if (entry.at_ns >= known->at_ns) {
+    *known = entry;
+  }
 }
 
 void Diagnosis::Advance(Instant now) {
@@ -295,7 +304,8 @@ void Diagnosis::ForEachCommunicator(const std::function<void(const CommunicatorS
 const DiagnosisCounts& Diagnosis::counts() const noexcept { return state_->counts; }
 
 size_t Diagnosis::memory() const noexcept {
-  size_t bytes = sizeof *state_;
+  constexpr size_t kOfHint = 320;
+  size_t bytes = sizeof *state_ + state_->hint_count * kOfHint;
   for (const ProcessEntry& process : state_->processes) {
     bytes += sizeof process + process.places.capacity() * sizeof(MemberPlace) +
              process.process.host.capacity() + process.process.gpu.capacity() +

@@ -26,6 +26,8 @@ namespace gpulens::collectives {
 inline constexpr int64_t kSecondNs = 1'000'000'000;
 // Of lateness, once no collective is joined any more: the job ended or hangs.
 inline constexpr int64_t kQuietNs = 30 * kSecondNs;
+// A hint counts for so long.
+inline constexpr int64_t kHintNs = 60 * kSecondNs;
 inline constexpr size_t kLongest = 128;
 
 struct CommunicatorKey {
@@ -117,12 +119,14 @@ struct Diagnosis::State {
   std::unordered_map<CommunicatorKey, uint32_t, CommunicatorKeyHash> communicator_index;
   size_t members = 0;
   struct HintEntry {
-    int64_t at_ns = 0;  // 0: there is none
+    Cause cause = Cause::kUnknown;
+    bool lasts = false;
+    int64_t at_ns = 0;
     std::string what;
   };
-  using HintsOfOne =
-      std::array<std::array<HintEntry, 2>, kCauses>;  // by cause: what happened last, what lasts
+  using HintsOfOne = std::vector<HintEntry>;  // of each cause what happened last, and what lasts
   std::map<std::pair<std::string, std::string>, HintsOfOne> hints;  // by host and GPU; no GPU: of the host
+  size_t hint_count = 0;
   DiagnosisCounts counts;
   std::vector<Fault> faults;
   std::vector<FaultIdentity> identities;  // of faults
@@ -152,7 +156,7 @@ struct Diagnosis::State {
   struct FoundHint {
     Cause cause = Cause::kUnknown;
     const HintEntry* hint = nullptr;
-    bool lasts = false, of_host = false;
+    bool of_host = false;
   };
   FoundHint FindHint(const Fault& fault, const Process& process, int64_t begin_ns, int64_t now_ns) const;
   bool IsAloneOnHost(const Process& process) const;

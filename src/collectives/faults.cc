@@ -18,8 +18,6 @@
 namespace gpulens::collectives {
 namespace {
 
-// A hint counts for so long.
-constexpr int64_t kHintNs = 60 * kSecondNs;
 // A process that ended leaves no doubt: others are given this long to end, too.
 constexpr int64_t kGoneNs = 10 * kSecondNs;
 constexpr double kHangTimesLongest = 20, kHangTimesInterval = 10;
@@ -146,9 +144,12 @@ Diagnosis::State::FoundHint Diagnosis::State::FindHint(const Fault& fault, const
       for (const bool lasts : {false, true}) {
         // A state in which the job worked does not stop it.
         if (lasts && fault.kind == FaultKind::kHang) continue;
-        const HintEntry& hint = found->second[static_cast<size_t>(cause)][lasts ? 1 : 0];
+        const auto hint = std::ranges::find_if(found->second, [&](const HintEntry& entry) {
+          return entry.cause == cause && entry.lasts == lasts;
+        });
         const int64_t reference = lasts ? now_ns : begin_ns;
-        if (hint.at_ns != 0 && reference - hint.at_ns <= kHintNs) return {cause, &hint, lasts, of_host};
+        if (hint != found->second.end() && reference - hint->at_ns <= kHintNs)
+          return {cause, &*hint, of_host};
       }
     }
   }
@@ -199,7 +200,7 @@ void Diagnosis::State::Explain(Fault& fault, uint32_t communicator, int64_t now_
   const std::string device = shown.of_host ? "host" : "GPU";
   fault.evidence +=
       of.size() == 1 ? "; its " + device : "; the " + device + " of rank " + std::to_string(whose->rank);
-  if (shown.lasts) {
+  if (shown.hint->lasts) {
     fault.evidence += ": " + shown.hint->what;
     return;
   }
