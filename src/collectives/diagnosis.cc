@@ -181,13 +181,13 @@ void Diagnosis::State::Sweep(int64_t now_ns) {
     return true;
   });
   hint_count = 0;
-  std::erase_if(hints, [&](auto& of) {
-    std::erase_if(of.second, [&](const HintEntry& hint) {
+  for (auto at = hints.begin(); at != hints.end();) {
+    std::erase_if(at->second, [&](const HintEntry& hint) {
       return now_ns - hint.at_ns > (hint.lasts ? kHintNs : kForgetHintNs);
     });
-    hint_count += of.second.size();
-    return of.second.empty();
-  });
+    hint_count += at->second.size();
+    at = at->second.empty() ? hints.erase(at) : std::next(at);
+  }
   if (communicator_index.empty()) jobs.clear();
 }
 
