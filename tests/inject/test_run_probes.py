@@ -69,7 +69,7 @@ table = (ctypes.c_void_p * 6).in_dll(library, "ncclProfiler_v7")
 init = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.c_uint64, ctypes.POINTER(ctypes.c_int), ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p)(table[1])
 context, mask = ctypes.c_void_p(), ctypes.c_int()
 assert init(ctypes.byref(context), 5, ctypes.byref(mask), b"world", 1, 2, 0, None) == 0
-assert mask.value == 0x4E, mask.value
+assert mask.value == 0x5E, mask.value  # collectives, point to point, operations and steps of the proxy, kernels
 (page,) = glob.glob("{self.folder}/gpulens-job-*-1")
 assert open(page, "rb").read(8) == b"JOBPAGE1"
 """
