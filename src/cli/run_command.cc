@@ -151,6 +151,7 @@ struct RunCommandOptions {
   std::string db, name;
   std::vector<std::string> tags, params;  // KEY=VALUE
   std::string probes;                     // see JobProbes; empty: the environment stays as it is
+  std::string copy_to;                    // a folder for libraries; no program is run then
   std::vector<std::string> command;       // script or program with its arguments
   bool quiet = false;
   bool energy = true;
@@ -172,7 +173,8 @@ constexpr const char* kRunFooter = R"(
 
 --probes=nccl[:count|time|link][:chain],cuda[:count|time|profile][:hes],torch,none loads libraries into the program that
 report to the agent on this machine. A profiler that the environment names stays in place: nccl is refused then, or loads
-it behind its own with nccl:chain; cuda is refused. none turns off what the environment names. docs/nccl-plugin.md
+it behind its own with nccl:chain; cuda is refused. none turns off what the environment names. --copy-to is for init
+containers of Kubernetes. docs/nccl-plugin.md
 
 Output and error output pass through unchanged and are kept in a log. Metrics are parsed from both: dictionaries of
 Hugging Face's Trainer, loss=0.3, "loss: 3e-4", JSON lines, tqdm's bars, 942 samples/s. A program that uses
@@ -300,8 +302,8 @@ Result<std::vector<std::string>> ProgramFor(const std::vector<std::string>& comm
   return out;
 }
 
-// Sets what makes the program load gpulens's libraries.
-Status SetProbes(const std::string& text) {
+// Sets what makes the program load gpulens's libraries; or, with `copy_to`, copies them and prints that.
+Status SetProbes(const std::string& text, const std::string& copy_to) {
   ASSIGN_OR_RETURN(const JobProbes probes, JobProbes::Parse(text));
   char self[PATH_MAX];
   const ssize_t length = ::readlink("/proc/self/exe", self, sizeof self);
@@ -310,15 +312,25 @@ Status SetProbes(const std::string& text) {
     const char* value = std::getenv(name);
     return std::string(value ? value : "");
   };
-  ASSIGN_OR_RETURN(
-      const EnvironmentVariables set,
-      JobProbeEnvironment(probes, JobProbeFolders::Of(std::string(self, static_cast<size_t>(length))),
-                          variable));
-  for (const auto& [name, value] : set) ::setenv(name.c_str(), value.c_str(), 1);
+  JobProbeFolders folders = JobProbeFolders::Of(std::string(self, static_cast<size_t>(length)));
+  if (!copy_to.empty()) {
+    ASSIGN_OR_RETURN(folders, CopyJobLibraries(probes, folders, copy_to));
+  }
+  ASSIGN_OR_RETURN(const EnvironmentVariables set, JobProbeEnvironment(probes, folders, variable));
+  for (const auto& [name, value] : set) {
+    if (copy_to.empty()) ::setenv(name.c_str(), value.c_str(), 1);
+    else WriteText(name + "=" + value + "\n");
+  }
   return Ok();
 }
 
 int RunProgram(const RunCommandOptions& options) {
+  if (!options.copy_to.empty()) {
+    if (options.probes.empty() || !options.command.empty())
+      return FailCommand("run", "--copy-to takes --probes, and no program", 2);
+    const Status copied = SetProbes(options.probes, options.copy_to);
+    return copied ? 0 : FailCommand("run", copied.detail, copied.code == Code::kInvalidArgument ? 2 : 1);
+  }
   if (options.command.empty())
     return FailCommand("run", "no program given   gpulens run train.py …   gpulens run --help", 2);
   if (options.command.front().starts_with('-'))
@@ -329,7 +341,7 @@ int RunProgram(const RunCommandOptions& options) {
     }
   }
   if (!options.probes.empty()) {
-    if (Status set = SetProbes(options.probes); !set) return FailCommand("run", set.detail, 2);
+    if (Status set = SetProbes(options.probes, {}); !set) return FailCommand("run", set.detail, 2);
   }
   auto program = ProgramFor(options.command);
   if (!program)
@@ -380,6 +392,9 @@ void AddRun(CLI::App& app, int& code) {
   run->add_flag("!--no-energy", options.energy, "Do not measure the energy of GPUs or processors");
   AddOption(*run, "--probes", options.probes, "Libraries that the program loads: nccl, cuda, torch, or none",
             "LIST");
+  AddOption(*run, "--copy-to", options.copy_to,
+            "Copy these libraries into a folder, print the variables that load them, and run nothing",
+            "FOLDER");
   AddOption(*run, "--db", options.db, "The file of experiments, ~/.gpulens/experiments.db", "FILE");
   run->add_flag("-q,--quiet", options.quiet, "Print only the output of the program");
   run->add_option("COMMAND", options.command, "A Python script or a program, with its arguments");

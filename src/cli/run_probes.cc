@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "base/files.h"
 #include "base/text.h"
 #include "job_page/job_page.h"
 
@@ -34,6 +35,17 @@ Result<std::string> FindFile(const std::vector<std::string>& folders, const std:
   return Status{Code::kUnavailable, "--probes: no " + name + " in " +
                                         (folders.empty() ? "" : folders.back()) +
                                         ": it is part of the package gpulens"};
+}
+
+constexpr char kNcclLibrary[] = "libgpulens-nccl-profiler.so", kCudaLibrary[] = "libgpulens-cuda.so",
+               kJobLibrary[] = "libgpulens-job.so", kTorchHook[] = "sitecustomize.py";
+
+Status CopyInto(const std::string& folder, const std::string& path) {
+  constexpr size_t kMostBytes = size_t{64} << 20;
+  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMostBytes));
+  const std::string copy = folder + path.substr(path.rfind('/'));
+  RETURN_IF_ERROR(MakeFoldersAbove(copy));
+  return WriteFileAtomically(copy, bytes);
 }
 
 }  // namespace
@@ -72,7 +84,7 @@ Result<EnvironmentVariables> JobProbeEnvironment(const JobProbes& probes, const 
   EnvironmentVariables set;
   if (probes.none) return EnvironmentVariables{{job_page::kSwitchVariable, "off"}};
   if (probes.nccl) {
-    ASSIGN_OR_RETURN(std::string library, FindFile(folders.libraries, "libgpulens-nccl-profiler.so"));
+    ASSIGN_OR_RETURN(std::string library, FindFile(folders.libraries, kNcclLibrary));
     const std::string other = variable("NCCL_PROFILER_PLUGIN");
     if (!other.empty() && other != "none") {
       if (!probes.nccl_chain)
@@ -85,7 +97,7 @@ Result<EnvironmentVariables> JobProbeEnvironment(const JobProbes& probes, const 
     if (!probes.nccl_level.empty()) set.emplace_back("GPULENS_NCCL_LEVEL", probes.nccl_level);
   }
   if (probes.cuda) {
-    ASSIGN_OR_RETURN(std::string library, FindFile(folders.libraries, "libgpulens-cuda.so"));
+    ASSIGN_OR_RETURN(std::string library, FindFile(folders.libraries, kCudaLibrary));
     if (const std::string other = variable("CUDA_INJECTION64_PATH"); !other.empty())
       return Status{Code::kInvalidArgument,
                     "--probes: CUDA_INJECTION64_PATH is " + other + ": CUDA loads one such library alone"};
@@ -95,8 +107,8 @@ Result<EnvironmentVariables> JobProbeEnvironment(const JobProbes& probes, const 
                                            (probes.cuda_hes ? ",hes" : ""));
   }
   if (probes.torch) {
-    ASSIGN_OR_RETURN(std::string library, FindFile(folders.libraries, "libgpulens-job.so"));
-    ASSIGN_OR_RETURN(std::string hook, FindFile(folders.torch, "sitecustomize.py"));
+    ASSIGN_OR_RETURN(std::string library, FindFile(folders.libraries, kJobLibrary));
+    ASSIGN_OR_RETURN(std::string hook, FindFile(folders.torch, kTorchHook));
     const std::string before = variable("PYTHONPATH");
     hook.resize(hook.rfind('/'));
     set.emplace_back("PYTHONPATH", before.empty() ? hook : hook + ":" + before);
@@ -105,6 +117,28 @@ Result<EnvironmentVariables> JobProbeEnvironment(const JobProbes& probes, const 
   if (variable(job_page::kSocketVariable).empty())
     set.emplace_back(job_page::kSocketVariable, job_page::kDefaultSocket);
   return set;
+}
+
+Result<JobProbeFolders> CopyJobLibraries(const JobProbes& probes, const JobProbeFolders& folders,
+                                         const std::string& folder) {
+  const std::pair<bool, const char*> libraries[] = {
+      {probes.nccl, kNcclLibrary}, {probes.cuda, kCudaLibrary}, {probes.torch, kJobLibrary}};
+  for (const auto& [wanted, name] : libraries) {
+    if (!wanted) continue;
+    ASSIGN_OR_RETURN(const std::string library, FindFile(folders.libraries, name));
+    RETURN_IF_ERROR(CopyInto(folder, library));
+  }
+  const JobProbeFolders copies{.libraries = {folder}, .torch = {folder + "/torch"}};
+  if (!probes.torch) return copies;
+  ASSIGN_OR_RETURN(std::string hook, FindFile(folders.torch, kTorchHook));
+  hook.resize(hook.rfind('/'));
+  Status copied;
+  RETURN_IF_ERROR(ForEachName(hook, [&](std::string_view name) {
+    if (name.ends_with(".py")) copied = CopyInto(copies.torch.front(), hook + "/" + std::string(name));
+    return copied.ok();
+  }));
+  RETURN_IF_ERROR(copied);
+  return copies;
 }
 
 }  // namespace gpulens

@@ -37,4 +37,9 @@ using EnvironmentVariables = std::vector<std::pair<std::string, std::string>>;
 Result<EnvironmentVariables> JobProbeEnvironment(const JobProbes& probes, const JobProbeFolders& folders,
                                                  const std::function<std::string(const char*)>& variable);
 
+// Copies the libraries that `probes` names, and the hook of PyTorch to `folder`/torch, for programs that do
+// not see ours: those of other containers. Returns where they are then.
+Result<JobProbeFolders> CopyJobLibraries(const JobProbes& probes, const JobProbeFolders& folders,
+                                         const std::string& folder);
+
 }  // namespace gpulens

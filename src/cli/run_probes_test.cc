@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "base/files.h"
 #include "base/testing/temp_folder.h"
 
 namespace gpulens {
@@ -69,6 +70,24 @@ TEST_F(RunProbes, RefusesOtherWords) {
     ASSERT_FALSE(refused) << text;
     EXPECT_EQ(refused.error().code, Code::kInvalidArgument) << text;
   }
+}
+
+TEST_F(RunProbes, CopiesWhatIsNamed) {
+  const testing::TempFolder other;
+  const std::string to = other.path() + "/new/gpulens";
+  folder_.Write("gpulens_torch_hook.py", "hook");
+  folder_.Write("libgpulens-cuda.so", "cuda");
+  const auto copies = CopyJobLibraries(*JobProbes::Parse("cuda,torch"), folders_, to);
+  ASSERT_TRUE(copies) << copies.error().detail;
+  EXPECT_EQ(*ReadFile(to + "/libgpulens-cuda.so", 100), "cuda");
+  EXPECT_EQ(*ReadFile(to + "/torch/gpulens_torch_hook.py", 100), "hook");
+  EXPECT_FALSE(ReadFile(to + "/libgpulens-nccl-profiler.so", 100));
+  folders_ = *copies;
+  EXPECT_EQ(*Environment("cuda,torch"), (Variables{{"CUDA_INJECTION64_PATH", to + "/libgpulens-cuda.so"},
+                                                   {"GPULENS_JOB_LIBRARY", to + "/libgpulens-job.so"},
+                                                   {"PYTHONPATH", to + "/torch"},
+                                                   {"GPULENS_JOB_SOCKET", "/run/gpulens/job.sock"}}));
+  EXPECT_FALSE(CopyJobLibraries(*JobProbes::Parse("nccl"), folders_, to)) << "it is not where the copies are";
 }
 
 TEST_F(RunProbes, MissingLibraries) {

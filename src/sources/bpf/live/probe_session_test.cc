@@ -434,7 +434,7 @@ TEST_F(ProbeSessionTest, AStormIsLeftAloneWithinASecond) {
   ASSERT_NE(detached.boot_ns, 0);
   const double took = std::chrono::duration<double>(detached - begin).count();
   EXPECT_LT(took, 1.0);
-  // Beside a program that never had probes, in turns, as the machine has other work; the best rounds count.
+  // Next to a program that never had probes, in turns, as the machine has other work; the best rounds count.
   // Its library is another file, so that it would not have them either if they were still there.
   const testing::TempFolder folder;
   std::filesystem::copy_file(LibraryOf("push"), folder.path() + "/libcuda.so.1");
