@@ -96,7 +96,8 @@ struct Progress {
   friend bool operator==(const Progress&, const Progress&) = default;
 };
 
-// Mean time for which a rank waited for one peer in a network step. Only while steps are measured.
+// Mean time that the network took for a step from this rank to a peer, without the wait for either of them.
+// Only while steps are measured.
 struct LinkDelay {
   int32_t peer = 0;
   uint64_t delay_ns = 0;

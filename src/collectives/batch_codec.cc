@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "base/parse.h"
 #include "base/text.h"
 
 namespace gpulens::collectives {
@@ -374,6 +375,21 @@ Status DecodeBatch(std::string_view bytes, Batch& out) {
   const size_t hints = version >= 2 ? in.Count(kBatchHints) : 0;
   for (size_t i = 0; i < hints && !in.failed(); ++i) out.hints.push_back(TakeHint(in, texts));
   return in.failed() || in.left() != 0 ? cut : Ok();
+}
+
+std::string EncodeWantedLinks(std::span<const uint64_t> communicators) {
+  std::string text;
+  for (const uint64_t hash : communicators.first(std::min(communicators.size(), kWantedLinks)))
+    text += std::to_string(hash) + "\n";
+  return text;
+}
+
+std::vector<uint64_t> DecodeWantedLinks(std::string_view text) {
+  std::vector<uint64_t> communicators;
+  for (size_t lines = 0; lines < kWantedLinks && !text.empty(); ++lines) {
+    if (const auto hash = ParseInt<uint64_t>(TakeUntil(text, '\n'))) communicators.push_back(*hash);
+  }
+  return communicators;
 }
 
 std::vector<Batch> DivideBatch(const Batch& batch, std::span<const uint64_t> urls) {

@@ -35,6 +35,12 @@ void EncodeBatch(const Batch& batch, std::string& out);
 // which has no meaning after an error.
 Status DecodeBatch(std::string_view bytes, Batch& out);
 
+// The answer to a batch: communicators of which steps of the network are wanted, a decimal number a line.
+// More than kWantedLinks are left out, and so are lines that are none.
+inline constexpr size_t kWantedLinks = 64;
+std::string EncodeWantedLinks(std::span<const uint64_t> communicators);
+std::vector<uint64_t> DecodeWantedLinks(std::string_view text);
+
 // Divides a batch over several gateways: each communicator goes as a whole to the one that rendezvous hashing
 // picks, so that all agents with the same list agree, and a list that changes by one moves one share. `urls`
 // are hashes of their names (StableHash). A hint goes to each part with a process that it is about. Parts

@@ -208,5 +208,14 @@ TEST(BatchCodec, DividesByCommunicator) {
   for (size_t count : share) EXPECT_GT(count, 60u);
 }
 
+TEST(BatchCodec, WantedLinks) {
+  const std::vector<uint64_t> hashes = {1, ~uint64_t{0}};
+  EXPECT_EQ(DecodeWantedLinks(EncodeWantedLinks(hashes)), hashes);
+  EXPECT_EQ(EncodeWantedLinks({}), "");
+  EXPECT_EQ(DecodeWantedLinks("x\n\n-1\n18446744073709551616\n7"), std::vector<uint64_t>{7});
+  EXPECT_EQ(DecodeWantedLinks(EncodeWantedLinks(std::vector<uint64_t>(99, 5))).size(), kWantedLinks);
+  EXPECT_EQ(DecodeWantedLinks(std::string(1 << 20, '\n')).size(), 0u);
+}
+
 }  // namespace
 }  // namespace gpulens::collectives

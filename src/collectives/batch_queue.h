@@ -1,4 +1,4 @@
-// Batches that a receiver takes in, for the collector that joins them.
+// Batches that a receiver takes in, for the collector that joins them, and what that collector wants to know.
 #pragma once
 
 #include <cstddef>
@@ -39,6 +39,7 @@ class BatchQueue {
     const std::lock_guard lock(mutex_);
     if (--consumers_ > 0) return;
     batches_.clear();
+    wanted_links_.clear();
     bytes_ = 0;
   }
   // In the order in which they came.
@@ -46,6 +47,15 @@ class BatchQueue {
     const std::lock_guard lock(mutex_);
     bytes_ = 0;
     return std::exchange(batches_, {});
+  }
+  // Communicators of which steps of the network are wanted: the answer to each batch.
+  void SetWantedLinks(std::vector<uint64_t> communicators) {
+    const std::lock_guard lock(mutex_);
+    wanted_links_ = std::move(communicators);
+  }
+  std::vector<uint64_t> wanted_links() const {
+    const std::lock_guard lock(mutex_);
+    return wanted_links_;
   }
   uint64_t refused() const noexcept {
     const std::lock_guard lock(mutex_);
@@ -56,6 +66,7 @@ class BatchQueue {
   const size_t most_bytes_;
   mutable std::mutex mutex_;
   std::vector<Batch> batches_;
+  std::vector<uint64_t> wanted_links_;
   size_t bytes_ = 0;
   uint64_t refused_ = 0;
   int consumers_ = 0;

@@ -376,7 +376,7 @@ void Diagnosis::State::FindSlowCommunication(int64_t now_ns, std::vector<Candida
       AddCulprits(fault, communicator, ends);
       fault.confidence = 0.9 * Coverage(communicator);
       fault.evidence +=
-          Text("; steps from rank %d%s wait %.3g ms, the median pair %.3g ms", link->from,
+          Text("; steps from rank %d%s take %.3g ms, the median pair %.3g ms", link->from,
                link->to >= 0 ? (" to rank " + std::to_string(link->to)).c_str() : " to all of its peers",
                link->delay_ns / 1e6, link->usual_ns / 1e6);
     }

@@ -106,7 +106,7 @@ std::optional<LinkDelays::Slowest> LinkDelays::Find() const {
     if (cell.delay_ns > kSlowLink * usual && (!worst || cell.delay_ns > worst->delay_ns)) worst = &cell;
   }
   if (!worst) return std::nullopt;
-  Slowest slowest{worst->peer, worst->rank, worst->delay_ns, usual};
+  Slowest slowest{worst->rank, worst->peer, worst->delay_ns, usual};
   // Each link of a rank, in both directions: its network card, or its GPU.
   for (const int32_t rank : {worst->rank, worst->peer}) {
     size_t of = 0, slow = 0;

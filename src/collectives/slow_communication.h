@@ -42,7 +42,7 @@ class DurationBaseline {
   bool slow_ = false;
 };
 
-// Delays between pairs of ranks. Not thread-safe.
+// Delays of steps from one rank to another. Not thread-safe.
 class LinkDelays {
  public:
   static constexpr size_t kMost = 16'384;  // pairs; further ones are not kept
@@ -52,7 +52,7 @@ class LinkDelays {
     int32_t from = -1, to = -1;  // a link; `to` is -1: all links of `from`
     double delay_ns = 0, usual_ns = 0;
   };
-  // A pair or a rank that waits three times as long as the median; nothing when none does.
+  // A pair whose steps take three times as long as the median, or a rank of which all do; else nothing.
   std::optional<Slowest> Find() const;
   size_t size() const noexcept { return cells_.size(); }
   void Clear() noexcept { cells_.clear(); }

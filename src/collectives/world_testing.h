@@ -324,9 +324,8 @@ class World {
       }
       if (slow_link_ >= 0 && measure_links_) {
         const int all = static_cast<int>(ranks_.size());
-        const int previous = (r + all - 1) % all;
         member.links.push_back(
-            {previous, previous == slow_link_ ? uint64_t{900'000} : 100'000 + random_.Next() % 20'000});
+            {(r + 1) % all, r == slow_link_ ? uint64_t{900'000} : 100'000 + random_.Next() % 20'000});
       }
       MoveUntil(rank.all_samples, until, host.offset_ns, member.samples);
       batch.members.push_back(std::move(member));

@@ -32,11 +32,14 @@ class Rank:
         self.page(f"communicator 0 {HASH} {rank} {ranks} world {gpu or f'0000:0{rank}:00.0'}")
         self.done = 0
         self.times = {}
+        self.failed = []
         self._reader = threading.Thread(target=self._drain, daemon=True)
         self._reader.start()
 
     def _drain(self):
         for line in self.page.process.stdout:
+            if line.startswith("error "):
+                self.failed.append(line)
             if " collective " in line:
                 self.done += 1
                 self.times[self.done] = time.monotonic()
@@ -131,6 +134,29 @@ class TwoHostsAndAGateway(unittest.TestCase):
             self.assertGreater(took, HANG_S - 1)
             self.assertLess(took, HANG_S + 10)
             wait_until(lambda: value(gateway.page(), "nccl_communicator_hung") == 1, what="the flag")
+
+    def test_steps_of_the_network_are_measured_and_name_the_slow_link(self):
+        port = free_port()
+        sockets = [self.folder / f"{host}.sock" for host in ("a", "b")]
+        with Agent(config=gateway_config(port)) as gateway, \
+             HostAgent("host-a", config=node_config(sockets[0], port)), \
+             HostAgent("host-b", config=node_config(sockets[1], port)):  # fmt: skip
+            wait_until(lambda: all(socket.exists() for socket in sockets), what="the sockets")
+            ranks = [Rank(rank, 4, sockets[rank // 2]) for rank in range(4)]
+            for number, rank in enumerate(ranks):
+                self.addCleanup(rank.close)
+                rank.steps(80)
+                slow = f"sleep {COMPUTE_MS}\ncollective 0 all_reduce {1.5 * (STEP_MS - COMPUTE_MS)} 1048576\n"
+                sent = f"sent 0 {(number + 1) % 4} 10 {900 if number == 1 else 100}\n"
+                # The agent raises the level (link: 3) when communication has become slow, and lowers it.
+                rank.write(slow * 30 + "wait_level 3 30000\n" + (slow + sent) * 60 + "wait_level 2 30000\n" + slow)
+            wait_until(lambda: [event for event in events(gateway, "nccl.link_slow") if event["attributes"]["nccl.scope"] == "link"],
+                       60, "the link")
+            event = [event for event in events(gateway, "nccl.link_slow") if event["attributes"]["nccl.scope"] == "link"][0]
+            print(f"\nslow link: {event['body']}")
+            self.assertEqual((event["attributes"]["nccl.rank"], event["attributes"]["nccl.host"]), ("1,2", "host-a,host-b"))
+            wait_until(lambda: all(rank.done == 171 for rank in ranks), 60, "the level of before")
+            self.assertTrue(all(rank.failed == [] for rank in ranks), [rank.failed for rank in ranks])
 
     def test_an_xid_in_the_kernel_log_is_the_cause_of_a_hang(self):
         port, socket, log = free_port(), self.folder / "job.sock", self.folder / "kern.log"

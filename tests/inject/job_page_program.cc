@@ -25,6 +25,8 @@
 //   start SLOT FUNCTION / done SLOT FUNCTION
 //   collective SLOT FUNCTION MS BYTES           enqueued, started, MS later done, with a record of the host's times
 //   records SLOT FUNCTION COUNT US BYTES        had COUNT collectives with durations of the device; does not wait
+//   sent SLOT PEER COUNT US                     sent COUNT steps of the network to a rank, of one communicator
+//   wait_level LEVEL MS                         waits until the agent wants that level, and obeys it
 //   lost REASON COUNT                           number of Loss
 //   level LEVEL                                 actual: 0 … 3
 //   trouble TEXT
@@ -128,6 +130,14 @@ class Job {
       words >> level;
       page_->header.actual_level = level;
       return true;
+    }
+    if (command == "wait_level") {
+      uint32_t level = 0;
+      int ms = 0;
+      if (!(words >> level >> ms)) return false;
+      for (; ms > 0 && page_->header.wanted_level != level; ms -= 20) Sleep(20);
+      page_->header.actual_level = page_->header.wanted_level.load();
+      return page_->header.wanted_level == level;
     }
     if (command == "trouble") {
       std::string text;
@@ -291,6 +301,17 @@ class Job {
     if (command == "communicator") return OpenCommunicator(communicator, words);
     if (command == "close_communicator") {
       communicator.closed = 1;
+      return true;
+    }
+    if (command == "sent") {
+      uint32_t peer = 0;
+      uint64_t count = 0;
+      double us = 0;
+      if (!(words >> peer >> count >> us) || peer + 1 >= kLinks) return false;
+      Link& link = page_->links[peer + 1];
+      link.key = LinkKey(static_cast<uint32_t>(slot), communicator.generation, peer);
+      link.sent += count;
+      link.send_ns += static_cast<uint64_t>(static_cast<double>(count) * us * 1e3);
       return true;
     }
     std::string name;

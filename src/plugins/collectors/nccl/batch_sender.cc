@@ -57,6 +57,7 @@ struct BatchSender::Gateway : std::enable_shared_from_this<BatchSender::Gateway>
         const std::lock_guard again(mutex);
         busy = false;
         ++(taken ? counts.sent : counts.failed);
+        wanted_links = taken ? collectives::DecodeWantedLinks(reply.body) : std::vector<uint64_t>();
       }
       SendNext();
     });
@@ -71,6 +72,7 @@ struct BatchSender::Gateway : std::enable_shared_from_this<BatchSender::Gateway>
   std::shared_ptr<const TlsContext> tls;
   std::deque<std::shared_ptr<const std::string>> waiting;
   Counts counts;
+  std::vector<uint64_t> wanted_links;  // of the last answer
   bool busy = false;
 };
 
@@ -162,6 +164,15 @@ void BatchSender::Send(collectives::Batch batch, Instant now) {
     }
     loop_.Post([self = gateways_[i]] { self->SendNext(); });
   }
+}
+
+std::vector<uint64_t> BatchSender::wanted_links() const {
+  std::vector<uint64_t> all;
+  for (const auto& gateway : gateways_) {
+    const std::lock_guard lock(gateway->mutex);
+    all.insert(all.end(), gateway->wanted_links.begin(), gateway->wanted_links.end());
+  }
+  return all;
 }
 
 BatchSender::Counts BatchSender::counts() const {

@@ -33,6 +33,8 @@ class BatchSender {
   // State of ranks is left out that was sent within the last second, and hints of the last five seconds.
   void Send(collectives::Batch batch, Instant now);
   Counts counts() const;
+  // Communicators of which the gateways want steps of the network, by their last answers.
+  std::vector<uint64_t> wanted_links() const;
 
  private:
   struct Gateway;

@@ -60,6 +60,18 @@ void CollectivesJoin::Take(collectives::Batch own, Instant now) {
     }
   }
   diagnosis_->Advance(now);
+  if (joins_) env_.collectives->SetWantedLinks(wanted_links());
+}
+
+std::vector<uint64_t> CollectivesJoin::wanted_links() const {
+  if (sender_) return sender_->wanted_links();
+  std::vector<uint64_t> wanted;
+  for (const collectives::Fault& fault : diagnosis_->faults()) {
+    if (fault.kind == collectives::FaultKind::kSlowCommunication &&
+        diagnosis_->wants_links(fault.communicator))
+      wanted.push_back(fault.communicator);
+  }
+  return wanted;
 }
 
 void CollectivesJoin::Count(FrameWriter& out) {

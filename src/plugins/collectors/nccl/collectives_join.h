@@ -51,6 +51,8 @@ class CollectivesJoin {
   // Takes what this host knows, with the hints of the latest tick, and, with `join`, what others have sent;
   // or sends it.
   void Take(collectives::Batch own, Instant now);
+  // Communicators of which steps of the network are wanted now, here or by a gateway.
+  std::vector<uint64_t> wanted_links() const;
   // Null with the role `send`: gateways have it.
   collectives::Diagnosis* diagnosis() noexcept { return diagnosis_ ? &*diagnosis_ : nullptr; }
   void Count(FrameWriter& out);

@@ -20,6 +20,7 @@ using collectives::Measured;
 using collectives::Member;
 using collectives::Process;
 using collectives::ProcessState;
+using collectives::ProxyWait;
 
 // Ranks of files of which nothing comes any more.
 constexpr Duration kForgetAfter = std::chrono::minutes(10);
@@ -63,6 +64,7 @@ void DiagnosisFeed::TakePage(const JobPageView& view, const Process& process, In
                         : std::max<int64_t>(now.boot_ns - static_cast<int64_t>(progress.changed_boot_ns), 0);
     }
   }
+  TakeLinks(view);
   for (const job_page::RecordCopy& record : view.records) {
     if (!record.communicator || record.timing == job_page::Timing::kNone || record.communicator->ranks < 2)
       continue;
@@ -77,6 +79,36 @@ void DiagnosisFeed::TakePage(const JobPageView& view, const Process& process, In
                               .duration_ns = record.duration_ns(),
                               .ended_ns = static_cast<int64_t>(record.ended_boot_ns)},
                      rank.member.samples);
+  }
+}
+
+void DiagnosisFeed::TakeLinks(const JobPageView& view) {
+  using job_page::StepWait;
+  // In the order of what explains most: data that the network has and does not deliver is a link's fault, and
+  // all else is a consequence of it.
+  constexpr std::pair<StepWait, ProxyWait> kWaits[] = {{StepWait::kSend, ProxyWait::kSend},
+                                                       {StepWait::kCredit, ProxyWait::kPeerCredit},
+                                                       {StepWait::kReceive, ProxyWait::kReceive},
+                                                       {StepWait::kGpu, ProxyWait::kGpu}};
+  for (const job_page::LinkCopy& link : view.page.links) {
+    const auto found = ranks_.find({link.communicator->hash, link.communicator->rank});
+    if (found == ranks_.end() || found->second->page != view.owner.id) continue;
+    Rank& rank = *found->second;
+    const auto [at, added] = rank.sent.try_emplace(link.peer, Rank::Sent{link.sent, link.send_ns});
+    const Rank::Sent before = std::exchange(at->second, {link.sent, link.send_ns});
+    // Another place in the page begins with other numbers.
+    if (link.sent > before.steps && link.send_ns >= before.ns)
+      rank.member.links.push_back({link.peer, (link.send_ns - before.ns) / (link.sent - before.steps)});
+    size_t wait = 0;
+    while (wait < std::size(kWaits) && link.waiting[static_cast<size_t>(kWaits[wait].first)] == 0) ++wait;
+    for (collectives::Progress& progress : rank.member.progress) {
+      if (progress.enqueued <= progress.done) continue;
+      size_t known = 0;
+      while (known < std::size(kWaits) && kWaits[known].second != progress.wait) ++known;
+      if (wait >= known) continue;
+      progress.wait = kWaits[wait].second;
+      progress.peer = link.peer;
+    }
   }
 }
 
@@ -137,6 +169,7 @@ Batch DiagnosisFeed::Make(Instant now) {
       add(rank.member, rank.process);
     }
     rank.member.samples.clear();
+    rank.member.links.clear();
     const bool over = rank.ended || now - rank.seen > kForgetAfter;
     at = over ? ranks_.erase(at) : std::next(at);
   }

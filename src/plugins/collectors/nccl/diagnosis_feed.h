@@ -45,9 +45,14 @@ class DiagnosisFeed {
     Instant seen;
     bool ended = false;
     uint64_t sequence = 0;
+    struct Sent {
+      uint64_t steps = 0, ns = 0;
+    };
+    std::map<int32_t, Sent> sent;  // by peer, until now
   };
   using Key = std::pair<uint64_t, int32_t>;
   Rank& RankOf(uint64_t communicator, int32_t rank);
+  void TakeLinks(const JobPageView& view);
 
   const uint64_t sender_;
   uint64_t number_ = 0;

@@ -81,6 +81,7 @@ bool IsStopped(const std::string& root, int32_t pid) {
 }
 
 constexpr size_t kLongestText = 128;  // of collectives::Process
+constexpr Duration kLinksFor = seconds(10), kLinksPause = seconds(60);
 
 // The Slurm job of the process's control group, which only root can set. Empty: none. Its environment is not
 // read, since that can wait for the process; the page has what is in it.
@@ -118,6 +119,13 @@ class Nccl final : public Collector {
     }
   }
 
+  ~Nccl() override {
+    for (const auto& [id, page] : of_page_) {
+      if (page.links_until.boot_ns != 0)
+        static_cast<void>(env_.job_pages->SetLevel(id, job_page::Level::kTime));
+    }
+  }
+
   Status Collect(FrameWriter& out) override {
     const Instant now = out.begun_at();
     names_.NextRound();
@@ -128,10 +136,11 @@ class Nccl final : public Collector {
     slowest_.Evaluate(now, [&](uint64_t communicator, int32_t rank, const std::string& operation,
                                bool slowest) { table_.SetSlowest(communicator, rank, operation, slowest); });
     table_.Write(out);
-    ras_feed_.Write(out);
     inspector_pages_.Keep(out);
+    ras_feed_.Write(out);
     ras_feed_.Feed(feed_, now, 2 * ras_interval_);
     join_->Take(feed_.Make(now), now);
+    SetLevels(now);
     if (collectives::Diagnosis* diagnosis = join_->diagnosis()) {
       series_.Write(*diagnosis, out);
       series_.Report(diagnosis->TakeChanges(), now, env_.events);
@@ -147,6 +156,9 @@ class Nccl final : public Collector {
     collectives::Process identity;
     std::array<uint64_t, job_page::kLosses> lost{};
     uint64_t rejected = 0, missed = 0;
+    job_page::Level wanted = job_page::Level::kOff;
+    std::vector<uint64_t> communicators;
+    Instant links_until, links_again;  // until when steps are measured, and when they may be again
   };
 
   void TakePages(Instant now) {
@@ -174,6 +186,13 @@ class Nccl final : public Collector {
       }
       for (const job_page::RecordCopy& record : view.records) table_.TakeRecord(record, page.process, now);
       page_records_ += view.records.size();
+      page.wanted = view.page.wanted;
+      page.communicators.clear();
+      for (const job_page::CommunicatorCopy& copy : view.page.communicators) {
+        if (!copy.closed) page.communicators.push_back(copy.identity->hash);
+      }
+      if (view.page.writer != job_page::Writer::kNcclPlugin || view.owner.simulated)
+        page.communicators.clear();
       AddLosses(view, page);
       feed_.TakePage(view, page.identity, now);
       if (!view.page.trouble.empty())
@@ -186,6 +205,26 @@ class Nccl final : public Collector {
         ++live_pages_;
       }
     });
+  }
+
+  // Raises the level of ranks whose steps are wanted, for kLinksFor. Only from the level that times: a lower
+  // one, and a higher one, is an operator's.
+  void SetLevels(Instant now) {
+    using job_page::Level;
+    if (of_page_.empty()) return;
+    const std::vector<uint64_t> wanted = join_->wanted_links();
+    for (auto& [id, page] : of_page_) {
+      if (page.links_until.boot_ns != 0) {
+        if (now.boot_ns < page.links_until.boot_ns) continue;
+        page.links_until = {};
+        page.links_again = now + kLinksPause;
+        if (page.wanted == Level::kLink) static_cast<void>(env_.job_pages->SetLevel(id, Level::kTime));
+      } else if (page.wanted == Level::kTime && now.boot_ns >= page.links_again.boot_ns &&
+                 std::ranges::find_first_of(page.communicators, wanted) != page.communicators.end()) {
+        page.links_again = now + kLinksPause;
+        if (env_.job_pages->SetLevel(id, Level::kLink)) page.links_until = now + kLinksFor;
+      }
+    }
   }
 
   void Identify(const JobPageView& view, Page& page) {
@@ -310,10 +349,10 @@ class Nccl final : public Collector {
   DiagnosisSeries series_;
   std::unique_ptr<JobPages::Feed> pages_;
   std::unique_ptr<nccl_files::InspectorFiles> files_;
+  InspectorPages inspector_pages_;
   struct Ras {
     std::string address;
     std::unique_ptr<nccl_ras::RasClient> client;
-  InspectorPages inspector_pages_;
   };
   std::vector<Ras> ras_;
   RasFeed ras_feed_;

@@ -401,6 +401,40 @@ TEST(DiagnosisSeries, ReportsAChangeAsOne) {
   }
 }
 
+TEST(DiagnosisFeed, StepsOfLinksAreMeansAndWaits) {
+  const Instant now{1'000'000'000, 0};
+  DiagnosisFeed feed(1);
+  FedPage page(1, 0xAB);
+  job_page::CommunicatorCopy& communicator = page.copy.communicators[0];
+  communicator.functions[static_cast<size_t>(Function::kAllReduce)] = {
+      .enqueued = 9, .started = 9, .done = 8};
+  communicator.functions[static_cast<size_t>(Function::kBroadcast)] = {
+      .enqueued = 2, .started = 2, .done = 2};
+  // To ranks 1 and 2; what waits is by StepWait.
+  page.copy.links = {{communicator.identity, 1, 100, 5'000, {0, 1, 0, 0}},
+                     {communicator.identity, 2, 100, 5'000, {0, 0, 0, 0}}};
+  const auto made = [&] {
+    feed.TakePage(page.view(), {}, now);
+    const collectives::Batch batch = feed.Make(now);
+    EXPECT_EQ(batch.members.size(), 1u);
+    return batch.members.at(0);
+  };
+  collectives::Member member = made();
+  EXPECT_TRUE(member.links.empty()) << "what was before is not of this time";
+  ASSERT_EQ(member.progress.size(), 2u);
+  EXPECT_EQ(member.progress[0].wait, collectives::ProxyWait::kPeerCredit);
+  EXPECT_EQ(member.progress[0].peer, 1);
+  EXPECT_EQ(member.progress[1].wait, collectives::ProxyWait::kUnknown) << "it is done";
+  page.copy.links[0].sent = 110, page.copy.links[0].send_ns = 9'000;
+  page.copy.links[1].sent = 90, page.copy.links[1].send_ns = 400;  // another place
+  page.copy.links[1].waiting = {5, 0, 1, 5};
+  member = made();
+  EXPECT_EQ(member.links, (std::vector<collectives::LinkDelay>{{1, 400}}));
+  EXPECT_EQ(member.progress[0].wait, collectives::ProxyWait::kSend) << "it explains what the other waits for";
+  EXPECT_EQ(member.progress[0].peer, 2);
+  EXPECT_TRUE(made().links.empty());
+}
+
 TEST(RasFeed, ReportsWhatHappensToPeers) {
   EventQueue queue;
   RasFeed::Report({.group = "lifecycle", .name = "PEER_DEAD", .host = "node2", .pid = 7, .details = "x"}, {},

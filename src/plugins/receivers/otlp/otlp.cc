@@ -151,7 +151,9 @@ void OtlpHttp::HandleCollectives(collectives::BatchQueue* joined, const HttpRequ
                     "nothing joins collectives here: collectors.nccl.collectives.role is join on a gateway");
   }
   HttpResponse response;
-  response.status = 204;
+  std::string wanted = collectives::EncodeWantedLinks(joined->wanted_links());
+  response.status = wanted.empty() ? 204 : 200;
+  response.body = std::move(wanted);
   responder.Send(std::move(response));
 }
 

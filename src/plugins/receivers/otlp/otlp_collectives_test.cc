@@ -57,6 +57,10 @@ TEST_F(OtlpCollectivesTest, PassesBatchesToWhoJoinsThem) {
   EXPECT_EQ(batches[0].number, 7u);
   EXPECT_EQ(batches[0].processes.at(0).host, "node-1");
   EXPECT_TRUE(sinks_.received().empty()) << "they are no telemetry";
+  queue_.SetWantedLinks({5, 6});
+  const Answer answer = Send(body_);
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body, "5\n6\n");
   queue_.RemoveConsumer();
   EXPECT_EQ(Send(body_).status, 503);
 }
