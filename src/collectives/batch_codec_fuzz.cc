@@ -12,7 +12,9 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gpulens::collectives;
   Batch batch;
-  if (!DecodeBatch({reinterpret_cast<const char*>(data), size}, batch).ok()) return 0;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  CHECK(DecodeWantedLinks(text).size() <= kWantedLinks);
+  if (!DecodeBatch(text, batch).ok()) return 0;
   CHECK(batch.members.size() <= size && batch.processes.size() <= size);
   std::string bytes;
   EncodeBatch(batch, bytes);

@@ -99,15 +99,19 @@ void DiagnosisFeed::TakeLinks(const JobPageView& view) {
     // Another place in the page begins with other numbers.
     if (link.sent > before.steps && link.send_ns >= before.ns)
       rank.member.links.push_back({link.peer, (link.send_ns - before.ns) / (link.sent - before.steps)});
-    size_t wait = 0;
-    while (wait < std::size(kWaits) && link.waiting[static_cast<size_t>(kWaits[wait].first)] == 0) ++wait;
     for (collectives::Progress& progress : rank.member.progress) {
       if (progress.enqueued <= progress.done) continue;
-      size_t known = 0;
-      while (known < std::size(kWaits) && kWaits[known].second != progress.wait) ++known;
-      if (wait >= known) continue;
-      progress.wait = kWaits[wait].second;
-      progress.peer = link.peer;
+      // A send waits for whom it sends to, a receive for whom it receives from.
+      const bool sends = progress.function != Function::kReceive,
+                 receives = progress.function != Function::kSend;
+      for (const auto& [step, wait] : kWaits) {
+        if (wait == progress.wait) break;
+        if (link.waiting[static_cast<size_t>(step)] == 0) continue;
+        if (wait == ProxyWait::kReceive ? !receives : wait != ProxyWait::kGpu && !sends) continue;
+        progress.wait = wait;
+        progress.peer = wait == ProxyWait::kGpu ? -1 : link.peer;
+        break;
+      }
     }
   }
 }

@@ -433,6 +433,23 @@ TEST(DiagnosisFeed, StepsOfLinksAreMeansAndWaits) {
   EXPECT_EQ(member.progress[0].wait, collectives::ProxyWait::kSend) << "it explains what the other waits for";
   EXPECT_EQ(member.progress[0].peer, 2);
   EXPECT_TRUE(made().links.empty());
+  // Sends and receives wait for peers of their own.
+  for (const Function function : {Function::kSend, Function::kReceive})
+    communicator.functions[static_cast<size_t>(function)] = {.enqueued = 1, .started = 1, .done = 0};
+  page.copy.links[0].waiting = {0, 0, 0, 1};
+  page.copy.links[1].waiting = {1, 0, 1, 0};
+  std::map<Function, std::pair<collectives::ProxyWait, int32_t>> waits;
+  for (const collectives::Progress& progress : made().progress)
+    waits[progress.function] = {progress.wait, progress.peer};
+  using collectives::ProxyWait;
+  EXPECT_EQ(waits[Function::kSend], std::pair(ProxyWait::kSend, 2));
+  EXPECT_EQ(waits[Function::kReceive], std::pair(ProxyWait::kReceive, 1));
+  EXPECT_EQ(waits[Function::kAllReduce], std::pair(ProxyWait::kSend, 2));
+  page.copy.links[0].waiting = page.copy.links[1].waiting = {1, 0, 0, 0};
+  for (const collectives::Progress& progress : made().progress) {
+    EXPECT_EQ(progress.wait, progress.done < progress.enqueued ? ProxyWait::kGpu : ProxyWait::kUnknown);
+    EXPECT_EQ(progress.peer, -1) << "a GPU is no peer";
+  }
 }
 
 TEST(RasFeed, ReportsWhatHappensToPeers) {
