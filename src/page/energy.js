@@ -173,7 +173,7 @@ const unobservedOf = (store, one) => (one.attributes.owner === '(none)' ? store.
 
 // Power of the last minute at each time: the ledger closes its windows of several seconds at once, so that its
 // counters stand still and jump. Of several series the sum, without that of `less`.
-function minuteOf(series, less = []) {
+export function minuteOf(series, less = []) {
   const sums = new Map();
   const add = (sign) => ({samples}) => {
     if (!samples) return;
@@ -197,8 +197,8 @@ function minuteOf(series, less = []) {
   return {t, y, stale: t.map(() => false)};
 }
 
-const lastOf = ({y}) => (y.length ? y[y.length - 1] : null);
+export const lastOf = ({y}) => (y.length ? y[y.length - 1] : null);
 
-function lineOf(series, label, order, less) {
+export function lineOf(series, label, order, less) {
   return {label, order, unit: 'W', source: series.length ? series[0].source : '', samples: minuteOf(series, less)};
 }

@@ -77,7 +77,7 @@ function thing(unit, value) {
   const [, name, rest] = match;
   if (['bool', 'state', 'mask', 'gen', 'percent', 'ratio'].includes(name)) return name === 'percent' ? '%' : '';
   if (name === 'token') return (rest === '/s' ? 'tok' : value === 1 ? 'token' : 'tokens') + rest;
-  if (rest === '/s') return name + 's/s';
+  if (rest === '/s') return name + (/(ch|s|x)$/.test(name) ? 'es/s' : 's/s');
   return rest ? name + rest : '';
 }
 

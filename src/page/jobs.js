@@ -3,6 +3,7 @@
 
 import {h, put, table} from './dom.js';
 import * as format from './format.js';
+import {lastOf, lineOf, minuteOf} from './energy.js';
 import {figures} from './figures.js';
 import {ownerOf} from './owners.js';
 
@@ -15,8 +16,8 @@ const words = (phase) => format.clean(phase, 24).replace(/_/g, ' ');
 const sum = (series, field) => series.reduce((all, one) => (one[field] === null ? all : (all || 0) + one[field]), null);
 const most = (series) => series.reduce((all, one) => (one.value === null || (all !== null && all.value >= one.value) ? all : one), null);
 
-// Processes that report from inside, by pid: {pid, name, user, attributes, phase, confidence, shares, launches, energy, lost}; null where
-// not known. `shares` is [phase, share of the time now], the largest first.
+// Processes that report from inside, by pid: {pid, name, user, attributes, phase, confidence, shares, waits, launches, p50, p99, power, disk};
+// null where not known. `shares` is [phase, share of the time now], the largest first; p50 and p99 are of launch calls, in seconds.
 export function jobProcesses(store) {
   const found = new Map();
   for (const name of kOfProcess) {
@@ -43,25 +44,30 @@ export function jobProcesses(store) {
     const total = [...rates.values()].reduce((all, rate) => all + rate, 0);
     process.phase = now ? String(now.attributes['process.phase']) : null;
     process.shares = total > 0 ? [...rates].map(([phase, rate]) => [phase, rate / total]).filter(([, share]) => share >= 0.005).sort((a, b) => b[1] - a[1]) : [];
-    process.waits = process.shares.length ? (process.shares.find(([phase]) => phase === 'data_loading') || ['', 0])[1] : null;
+    // Of a process that never loaded data nothing is known of it: it may have no loader.
+    process.waits = rates.has('data_loading') && total > 0 ? rates.get('data_loading') / total : null;
     process.confidence = store.value('process.phase.confidence', of);
     process.launches = sum(store.find('cuda.launches', of), 'rate');
-    process.power = sum(store.find('process.phase.energy', of), 'rate');
+    process.p50 = store.value('process.recent.launch_latency', {...of, quantile: 'p50'});
+    process.p99 = store.value('process.recent.launch_latency', {...of, quantile: 'p99'});
+    // The account of energy is closed every ten seconds: between two readings of a second there is mostly no change.
+    process.power = lastOf(minuteOf(store.find('process.phase.energy', of)));
     process.disk = sum(store.find('process.disk.io', of), 'rate');
   }
   return [...found.values()].sort((a, b) => (b.launches || 0) - (a.launches || 0) || a.pid - b.pid);
 }
 
-// Communicators: {name, hung, pending, missing, ranks, late: series of the latest rank, stragglers: [series], rate}.
+// Communicators: {id, name, hung, pending, missing, ranks, late: series of the latest rank, stragglers: [series], rate}.
 export function communicators(store) {
-  const names = new Set();
+  const ids = new Set();
   for (const name of kOfCommunicator) {
-    for (const one of store.find(name)) if (one.value !== null && one.attributes['nccl.communicator'] !== undefined) names.add(String(one.attributes['nccl.communicator']));
+    for (const one of store.find(name)) if (one.value !== null && one.attributes['nccl.communicator'] !== undefined) ids.add(String(one.attributes['nccl.communicator']));
   }
-  return [...names].sort().map((name) => {
-    const of = {'nccl.communicator': name};
+  return [...ids].sort().map((id) => {
+    const of = {'nccl.communicator': id};
     return {
-      name,
+      id,
+      name: nameOf(store, of) || id,
       hung: store.find('nccl.communicator.hung', of).some((one) => one.value === 1),
       pending: (most(store.find('nccl.communicator.pending.age', of)) || {value: null}).value,
       missing: (most(store.find('nccl.communicator.ranks.missing', of)) || {value: null}).value,
@@ -72,6 +78,14 @@ export function communicators(store) {
       bus: (most(store.find('nccl.collective.bus_bandwidth', of)) || {value: null}).value,
     };
   });
+}
+
+// The name that the job gave it; '' without one.
+function nameOf(store, of) {
+  for (const name of kOfCommunicator) {
+    for (const one of store.find(name, of)) if (one.attributes['nccl.communicator.name'] !== undefined) return String(one.attributes['nccl.communicator.name']);
+  }
+  return '';
 }
 
 const rankOf = (series) => 'rank ' + format.clean(series.attributes['nccl.rank'], 12);
@@ -88,7 +102,7 @@ function stateNode([mark, text, tone]) {
 }
 
 function sharesText(process) {
-  return process.shares.slice(0, 3).map(([phase, share]) => words(phase) + ' ' + format.text(share, '1')).join(', ') || format.kUnknown;
+  return process.shares.slice(0, 2).map(([phase, share]) => words(phase) + ' ' + format.text(share, '1')).join(', ') || format.kUnknown;
 }
 
 function ownerLink(context, attributes) {
@@ -111,11 +125,13 @@ function renderList(context) {
     {id: 'pid', title: 'process', value: (row) => (row.name ? format.clean(row.name, 24) + ' ' : '') + row.pid, sort: (row) => Number(row.pid)},
     {id: 'owner', title: 'pod or job', value: (row) => ownerLink(context, row.attributes), sort: (row) => (ownerOf(row.attributes) || {text: ''}).text},
     {id: 'phase', title: 'phase', value: (row) => (row.phase === null ? format.kUnknown : words(row.phase)), sort: (row) => row.phase || ''},
-    {id: 'shares', title: 'time now', value: sharesText, hint: 'shares of the time since the reading before'},
+    {id: 'shares', title: 'time now', value: sharesText, hint: 'the two largest shares of the time since the reading before'},
     {id: 'sure', title: 'sure', number: true, value: (row) => format.text(row.confidence, '1'), sort: (row) => row.confidence, hint: '100 %: the job marks its phases; 40 %: by the utilisation of the GPU alone'},
     {id: 'launches', title: 'launches/s', number: true, value: (row) => format.count(row.launches), sort: (row) => row.launches},
+    {id: 'p50', title: 'p50', number: true, value: (row) => format.text(row.p50, 's'), sort: (row) => row.p50, hint: 'time of a launch call in the last minute: half of them take less'},
+    {id: 'p99', title: 'p99', number: true, value: (row) => format.text(row.p99, 's'), sort: (row) => row.p99, hint: 'one of a hundred launch calls takes longer'},
     {id: 'waits', title: 'data wait', number: true, value: (row) => format.text(row.waits, '1'), sort: (row) => row.waits, hint: 'share of the time'},
-    {id: 'power', title: 'power', number: true, value: (row) => format.text(row.power, 'W'), sort: (row) => row.power, hint: 'of the energy that it is charged with'},
+    {id: 'power', title: 'power', number: true, value: (row) => format.text(row.power, 'W'), sort: (row) => row.power, hint: 'of the energy that it is charged with: average of one minute'},
   ], {caption: 'Processes that report from inside', key: (row) => row.pid, href: (row) => context.href('jobs', 'process', row.pid), empty: ''});
   const groups = table([
     {id: 'name', title: 'communicator', value: (row) => format.clean(row.name, 40), sort: (row) => row.name},
@@ -126,15 +142,16 @@ function renderList(context) {
     {id: 'missing', title: 'missing', number: true, value: (row) => format.count(row.missing), sort: (row) => row.missing, hint: 'ranks that have not arrived'},
     {id: 'rate', title: 'collectives/s', number: true, value: (row) => format.count(row.rate), sort: (row) => row.rate},
     {id: 'bus', title: 'bus bandwidth', number: true, value: (row) => format.text(row.bus, 'By/s'), sort: (row) => row.bus},
-  ], {caption: 'Communicators', key: (row) => row.name, href: (row) => context.href('jobs', 'communicator', row.name), empty: ''});
+  ], {caption: 'Communicators', key: (row) => row.id, href: (row) => context.href('jobs', 'communicator', row.id), empty: ''});
   const ofJobs = h('div', {hidden: true}, h('h3', {}, 'Processes'), jobs.element);
   const ofGroups = h('div', {hidden: true}, h('h3', {}, 'Communicators'), groups.element);
   const note = h('div', {});
+  context.onEnd(store.watch(['process.phase.energy']));
   put(context.root, h('h2', {}, 'Jobs'), note, ofGroups, ofJobs);
   return () => {
     const processes = jobProcesses(store), all = communicators(store);
     const rows = processes.filter((row) => context.matches(row.pid, row.name, row.user, row.phase, (ownerOf(row.attributes) || {text: ''}).text));
-    const shown = all.filter((row) => context.matches(row.name, communicatorState(row)[1]));
+    const shown = all.filter((row) => context.matches(row.name, row.id, communicatorState(row)[1]));
     jobs.update(rows);
     groups.update(shown);
     ofJobs.hidden = !rows.length;
@@ -159,7 +176,9 @@ function renderProcess(context, pid) {
     h('div', {class: 'charts'},
       context.chart({title: 'Time by phase', note: 'share of the time in each phase', select: select('process.phase.time'), label: (s) => phaseOf(s) + ' (' + format.clean(s.attributes['phase.source'], 16) + ')', order}),
       context.chart({title: 'Launches', note: 'calls that launch work on a GPU', select: select('cuda.launches'), label: (s) => format.clean(s.attributes['cuda.launch.type'], 20)}),
-      context.chart({title: 'Energy by phase', select: select('process.phase.energy'), label: phaseOf, order}),
+      context.chart({title: 'Time of a launch call', note: 'of the last minute', select: select('process.recent.launch_latency'), label: (s) => format.clean(s.attributes.quantile, 8)}),
+      context.chart({title: 'Power by phase', note: 'averages of one minute', names: ['process.phase.energy'], unit: 'W',
+        compute: () => store.find('process.phase.energy', of).map((one) => lineOf([one], phaseOf(one), order(one)))}),
       context.chart({title: 'Storage', note: 'bytes that it made the storage read and write', select: select('process.disk.io'), label: (s) => format.clean(s.attributes['disk.io.direction'], 16)})));
   return () => {
     const process = jobProcesses(store).find((one) => one.pid === pid);
@@ -171,42 +190,44 @@ function renderProcess(context, pid) {
       return;
     }
     put(head, [process.name, process.user].filter(Boolean).map((one) => format.clean(one, 60)).join(' · '), ' ', ownerLink(context, process.attributes));
-    tiles.update([['phase', process.phase === null ? null : words(process.phase), ''], ['sure', process.confidence, '1'],
-      ['launches', process.launches, '{launch}/s'], ['data wait', process.waits, '1'], ['power', process.power, 'W'], ['storage', process.disk, 'By/s']]);
+    tiles.update([['phase', process.phase === null ? null : words(process.phase), '', process.confidence === null ? '' : format.text(process.confidence, '1') + ' sure'],
+      ['launches', process.launches, '{launch}/s'], ['launch call p50', process.p50, 's', process.p99 === null ? '' : 'p99 ' + format.text(process.p99, 's')], ['data wait', process.waits, '1'], ['power', process.power, 'W'], ['storage', process.disk, 'By/s']]);
   };
 }
 
-function renderCommunicator(context, name) {
+function renderCommunicator(context, id) {
   const {store} = context;
   const tiles = figures(), head = h('p', {}), note = h('p', {class: 'empty', hidden: true});
-  const select = (metric, more) => [{name: metric, attributes: {'nccl.communicator': name, ...more}}];
+  const select = (metric, more) => [{name: metric, attributes: {'nccl.communicator': id, ...more}}];
   const ranks = table([
     {id: 'rank', title: 'rank', value: (row) => format.clean(row.attributes['nccl.rank'], 12), sort: (row) => Number(row.attributes['nccl.rank'])},
     {id: 'late', title: 'lateness', number: true, value: (row) => format.text(row.value, 's'), sort: (row) => row.value, hint: 'how much later than the median it arrives; negative: earlier'},
-    {id: 'lost', title: 'lost', number: true, value: (row) => format.text((store.one('nccl.rank.lost_time', {'nccl.communicator': name, 'nccl.rank': row.attributes['nccl.rank']}) || {rate: null}).rate, '1'), hint: 'share of the time for which the others wait for it alone'},
+    {id: 'lost', title: 'lost', number: true, value: (row) => format.text((store.one('nccl.rank.lost_time', {'nccl.communicator': id, 'nccl.rank': row.attributes['nccl.rank']}) || {rate: null}).rate, '1'), hint: 'share of the time for which the others wait for it alone'},
     {id: 'where', title: 'where', value: (row) => [row.attributes['nccl.host'], row.attributes['gpu.index'] !== undefined ? 'GPU ' + row.attributes['gpu.index'] : row.attributes['gpu.uuid'],
       row.attributes['process.pid'] !== undefined ? 'pid ' + row.attributes['process.pid'] : null].filter(Boolean).map((one) => format.clean(one, 48)).join(' · ') || format.kUnknown},
   ], {caption: 'Ranks by lateness', key: (row) => String(row.id), empty: 'No durations are known: the level of the plugin is count, or the ranks are on other nodes.'});
-  put(context.root, crumbs(context, format.clean(name, 48)), h('h2', {}, format.clean(name, 60)), head, note, tiles.element,
+  const title = h('h2', {}, format.clean(id, 60));
+  put(context.root, crumbs(context, format.clean(id, 48)), title, head, note, tiles.element,
     h('div', {class: 'charts'},
       context.chart({title: 'Lateness of ranks', note: 'the rank that comes last waits least: the others wait for it', select: select('nccl.rank.lateness'), label: rankOf}),
       context.chart({title: 'Bus bandwidth', select: select('nccl.collective.bus_bandwidth'), label: (s) => format.clean(s.attributes['nccl.collective.type'], 24) + ' ' + rankOf(s)}),
       context.chart({title: 'Collectives', select: select('nccl.collectives', {'nccl.stage': 'done'}), label: (s) => format.clean(s.attributes['nccl.collective.type'], 24) + ' ' + rankOf(s)})),
     h('h3', {}, 'Ranks'), ranks.element);
   return () => {
-    const one = communicators(store).find((row) => row.name === name);
+    const one = communicators(store).find((row) => row.id === id);
     note.hidden = Boolean(one);
     if (!one) {
-      put(note, 'No communicator ' + format.clean(name, 60) + ' is known here. ', h('a', {href: context.href('jobs')}, 'All jobs'));
+      put(note, 'No communicator ' + format.clean(id, 60) + ' is known here. ', h('a', {href: context.href('jobs')}, 'All jobs'));
       put(head);
       tiles.update([]);
       ranks.update([]);
       return;
     }
-    put(head, stateNode(communicatorState(one)));
+    put(title, format.clean(one.name, 60));
+    put(head, stateNode(communicatorState(one)), one.name === id ? '' : h('span', {class: 'dim'}, ' ' + format.clean(id, 24)));
     tiles.update([['ranks', one.ranks, ''], ['missing', one.missing, ''], ['waiting', one.pending, 's'], ['latest rank', one.late ? one.late.value : null, 's', one.late ? rankOf(one.late) : ''],
       ['collectives', one.rate, '{operation}/s'], ['bus bandwidth', one.bus, 'By/s']]);
-    ranks.update(store.find('nccl.rank.lateness', {'nccl.communicator': name}).filter((row) => row.value !== null).sort((a, b) => b.value - a.value));
+    ranks.update(store.find('nccl.rank.lateness', {'nccl.communicator': id}).filter((row) => row.value !== null).sort((a, b) => b.value - a.value));
   };
 }
 

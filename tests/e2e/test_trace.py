@@ -132,7 +132,7 @@ class Trace(unittest.TestCase):
         self.assertFalse([track for track in self.file.tracks.values() if track.path[1:2] == ("gpulens",)])
 
     def test_it_shows_what_runs_inside_jobs(self):
-        phases = {track.path[2]: {name for _, _, name, _ in track.slices} for track in self.file.with_name("phase")}
+        phases = {track.path[2]: {name for _, _, name, _ in track.slices} for track in self.file.with_name("phase") if track.name == "phase"}
         self.assertIn("gpu compute", phases["pt_main_thread 5000801"])
         self.assertTrue(phases["VLLM::Worker_TP 5000001"] & {"prefill", "decode", "queued", "idle"}, phases)
         groups = {track.path[2].split(" · ")[0] for track in self.file.tracks.values() if track.path[1:2] == ("Collectives",) and len(track.path) > 2}
@@ -141,7 +141,7 @@ class Trace(unittest.TestCase):
         self.assertEqual([name for _, _, name, _ in faults], ["rank 6 late"])
         self.assertEqual(faults[0][3]["nccl.host"], "demo-node-7")
         self.assertIn("6", faults[0][3]["evidence"])
-        late = [track for track in self.file.with_name("late") if track.slices]
+        late = [track for track in self.file.with_name("late") if track.name == "late" and track.slices]
         self.assertEqual([track.path[3] for track in late], ["rank 6"])
         self.assertIn("nccl.rank.lateness", {track.name for track in self.file.counters() if track.path[-2] == "rank 6"})
 

@@ -332,7 +332,7 @@ test('a process leads to its pod, and that to its engine, by equal attributes', 
 });
 
 test('a communicator names its latest rank and whether it hangs; a process has the shares of its phases', () => {
-  const of = (more) => ({'nccl.communicator': 'dp', ...more}), pid = (more) => ({'process.pid': 7, 'process.executable.name': 'python3', ...more});
+  const of = (more) => ({'nccl.communicator': '0xd', 'nccl.communicator.name': 'dp', ...more}), pid = (more) => ({'process.pid': 7, 'process.executable.name': 'python3', ...more});
   const series = [
     {name: 'nccl.communicator.ranks', attributes: of(), value: 4, rate: null},
     {name: 'nccl.communicator.hung', attributes: of(), value: 0, rate: null},
@@ -349,20 +349,28 @@ test('a communicator names its latest rank and whether it hangs; a process has t
     {name: 'process.phase.time', attributes: pid({'process.phase': 'data_loading', 'phase.source': 'mark'}), value: 20, rate: 0.25},
     {name: 'cuda.launches', attributes: pid({'cuda.launch.type': 'kernel'}), value: 1e6, rate: 1000},
     {name: 'cuda.launches', attributes: pid({'cuda.launch.type': 'graph'}), value: 10, rate: 1},
+    {name: 'process.recent.launch_latency', attributes: pid({quantile: 'p50'}), value: 4e-6, rate: null},
+    {name: 'process.recent.launch_latency', attributes: pid({quantile: 'p99'}), value: 9e-6, rate: null},
+    // 600 J every ten seconds, and no change between.
+    {name: 'process.phase.energy', attributes: pid({'process.phase': 'gpu_compute'}), value: 3600, rate: 0,
+     samples: {t: [...Array(61).keys()].map((i) => i * 1000), y: [...Array(61).keys()].map((i) => (i % 10 ? 0 : 600))}},
+    {name: 'cuda.launches', attributes: {'process.pid': 8}, value: 5, rate: 1},
   ];
   const find = (name, attributes = {}) => series.filter((one) => one.name === name &&
     Object.entries(attributes).every(([key, value]) => String(one.attributes[key]) === String(value)));
   const store = {find, value: (name, attributes) => (find(name, attributes)[0] || {value: null}).value};
   const [one, ...others] = communicators(store);
   assert.equal(others.length, 0);
-  assert.deepEqual([one.name, one.ranks, one.late.value, one.rate], ['dp', 4, 0.02, 9]);
+  assert.deepEqual([one.id, one.name, one.ranks, one.late.value, one.rate], ['0xd', 'dp', 4, 0.02, 9]);
   assert.deepEqual(communicatorState(one), ['▲', 'rank 3 is late', 'look']);
   assert.equal(communicatorState({...one, hung: true})[1], 'hangs');
   assert.equal(communicatorState({...one, stragglers: []})[1], 'moves');
-  const [process] = jobProcesses(store);
+  const [process, other] = jobProcesses(store);
   assert.deepEqual([process.pid, process.name, process.phase, process.launches, process.confidence], ['7', 'python3', 'gpu_compute', 1001, null]);
   assert.deepEqual(process.shares, [['gpu_compute', 0.75], ['data_loading', 0.25]]);
   assert.equal(process.waits, 0.25);
+  assert.deepEqual([process.p50, process.p99, process.power], [4e-6, 9e-6, 60]);
+  assert.deepEqual([other.p50, other.power, other.waits], [null, null, null]);
 });
 
 test('gateways have their spend, and requests by provider', () => {

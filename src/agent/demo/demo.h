@@ -45,7 +45,7 @@ class Demo {
   // Of the simulated NVIDIA library.
   int profile_fd() const noexcept { return profile_.fd(); }
   const DemoNode& node() const noexcept { return node_; }
-  // The configuration with what collectors need to read the demo's jobs, where it says nothing else of it.
+  // The configuration with what collectors need to read the demo's jobs, where it sets nothing else of it.
   static Config WithJobs(Config config);
   // Adds its owners, in place of those enrichers that would look for simulated pids among real ones.
   static void ReplaceEnrichers(std::vector<EnricherSet::Setup>& setups);

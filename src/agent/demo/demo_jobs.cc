@@ -126,6 +126,15 @@ class SimulatedPage {
   job_page::Page* operator->() const noexcept { return page_; }
   job_page::Page& operator*() const noexcept { return *page_; }
 
+  // Hands it to the agent, if it has not got it yet: when it has what was counted before, since counts from 0
+  // on would be of this moment.
+  void Show() {
+    if (!file_) return;
+    const auto id = pages_.AddSimulated(std::move(file_), static_cast<int32_t>(page_->header.pid));
+    if (id) id_ = *id;
+    else Log(LogLevel::kWarn, "demo", "no_page", "a job is not simulated: " + id.error().detail);
+  }
+
   // As the SDK does it for a job that marks its phases.
   void Mark(Phase phase, int64_t at_ns) {
     job_page::Phases& phases = page_->phases;
@@ -166,11 +175,12 @@ class SimulatedPage {
     job_page::CopyText(header.writer_version, std::string(Version()).c_str());
     header.wanted_level = header.actual_level = static_cast<uint32_t>(level);
     header.magic = job_page::kMagic;
-    ASSIGN_OR_RETURN(id_, pages_.AddSimulated(std::move(file), static_cast<int32_t>(pid)));
+    file_ = std::move(file);
     return Ok();
   }
 
   JobPages& pages_;
+  UniqueFd file_;  // until the agent has it
   job_page::Page* page_ = nullptr;
   uint64_t id_ = 0;
 };
@@ -216,6 +226,7 @@ class LaunchPages final : public DemoJobs::Part {
       sync_.Write(device.sync_wait, most_ * 0.004);
       device.busy_ns.store(device.kernel.sum_ns.load());
       (*page)->header.last_event_boot_ns.store(ToCount(now.boot_ns));
+      page->Show();
     }
   }
 
@@ -265,11 +276,13 @@ class EngineRanks final : public DemoJobs::Part {
     for (const auto& page : made_) {
       job_page::FunctionProgress& progress =
           (*page)->communicators[0].functions[static_cast<size_t>(Function::kAllReduce)];
-      if (progress.done.load() == most_) continue;
-      for (auto* count : {&progress.enqueued, &progress.started, &progress.done, &progress.operations})
-        count->store(most_);
-      progress.bytes.store(most_ * kEngineBytes);
-      progress.changed_boot_ns.store(ToCount(now.boot_ns));
+      if (progress.done.load() != most_) {
+        for (auto* count : {&progress.enqueued, &progress.started, &progress.done, &progress.operations})
+          count->store(most_);
+        progress.bytes.store(most_ * kEngineBytes);
+        progress.changed_boot_ns.store(ToCount(now.boot_ns));
+      }
+      page->Show();
     }
   }
 
@@ -339,6 +352,7 @@ class Training final : public DemoJobs::Part {
                                                              .boot_ns = ToCount(now.boot_ns)});
       slot_ = place.slot;
       generation_ = place.generation;
+      page->Show();
       made_.push_back(std::move(page));
     }
     others_.clear();

@@ -302,6 +302,9 @@ class DemoJobsTest : public ::testing::Test {
       feed_->Visit([&](const JobPageView& view) {
         EXPECT_TRUE(view.owner.simulated);
         EXPECT_EQ(view.page.rejected, 0u) << "of pid " << view.owner.pid;
+        if (view.page.writer == job_page::Writer::kCudaInjection) {
+          EXPECT_FALSE(view.page.devices.empty()) << "a page is shown with what was counted before";
+        }
         Seen& seen = seen_[{view.owner.pid, view.page.writer}];
         seen.page = view.page;
         seen.ended = view.ended;

@@ -1,11 +1,13 @@
 // Analyzer of what people look at first: quantiles of launches, collectives and data waits in the last
 // minute, for the names of the zernel API. Native names have the histograms themselves, which receivers can
-// add up.
+// add up; of launches the quantiles, too, for those that keep one number of a reading: the page.
 //
 // Sum and count are of all that was observed. Of launches that were not all timed the count is that of
 // cuda.launches, and the sum is that of the timed ones, scaled to it.
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,6 +30,7 @@ using recent_latency::QuantileOf;
 
 constexpr Duration kWindow = std::chrono::seconds(60);
 constexpr double kQuantiles[] = {0.5, 0.99};
+constexpr std::string_view kQuantileNames[] = {"p50", "p99"};
 
 // The operations of the zernel API by NCCL's names; others are its "unknown".
 std::string_view OperationOf(std::string_view type) noexcept {
@@ -60,12 +63,15 @@ struct Output {
   double launches = 0;
   EntityRef entity;
   Series series;
+  std::array<Series, std::size(kQuantiles)> quantiles;
   uint64_t tick = 0;
 };
 
 class Family {
  public:
-  Family(const MetricDesc& summary, const MetricDesc* all) : summary_(summary), all_desc_(all) {}
+  // `all`: the summary over all outputs; `quantile`: a gauge of each quantile. Both may be null.
+  Family(const MetricDesc& summary, const MetricDesc* all, const MetricDesc* quantile)
+      : summary_(summary), all_desc_(all), quantile_desc_(quantile) {}
 
   Output& At(const std::string& key, const SeriesInfo& info, uint64_t tick) {
     Output& output = outputs_[key];
@@ -78,8 +84,12 @@ class Family {
     Output* all = all_desc_ ? &all_ : nullptr;
     std::erase_if(outputs_, [&](const auto& item) {
       const bool gone = item.second.tick != tick && !by_operation;
-      if (gone) out.table().Retire(item.second.series);
-      return gone;
+      if (!gone) return false;
+      out.table().Retire(item.second.series);
+      for (const Series& series : item.second.quantiles) {
+        if (series) out.table().Retire(series);
+      }
+      return true;
     });
     for (auto& [key, output] : outputs_) {
       const double count = output.now.count + std::exchange(output.old_count, 0);
@@ -95,6 +105,7 @@ class Family {
       const AttributeSet extra =
           by_operation ? AttributeSet({{"nccl.collective.type", std::string_view(key)}}) : AttributeSet();
       Put(output, summary_, by_operation ? EntityRef() : output.entity, extra, now_ns, out);
+      if (quantile_desc_) PutQuantiles(output, *quantile_desc_, out);
     }
     if (all && all->count > 0) Put(*all, *all_desc_, {}, {}, now_ns, out);
   }
@@ -143,8 +154,20 @@ class Family {
     cells[std::size(kQuantiles) + 1].d = output.count;
   }
 
+  // After Put.
+  static void PutQuantiles(Output& output, const MetricDesc& desc, FrameWriter& out) {
+    const Buckets recent = output.window.Recent();
+    for (size_t i = 0; i < std::size(kQuantiles); ++i) {
+      const double value = QuantileOf(recent, kQuantiles[i]);
+      if (std::isfinite(value))
+        out.DeclareAndSet(output.quantiles[i], desc, output.entity, {{"quantile", kQuantileNames[i]}}, value);
+      else if (output.quantiles[i]) out.Clear(output.quantiles[i]);
+    }
+  }
+
   const MetricDesc& summary_;
   const MetricDesc* const all_desc_;
+  const MetricDesc* const quantile_desc_;
   std::map<std::string, Output> outputs_;
   Output all_;
 };
@@ -241,9 +264,9 @@ class RecentLatency final : public Analyzer {
   std::vector<double> numbers_;
   std::map<Key, Growing> growing_;
   std::map<Key, Counter> counters_;
-  Family launches_{kRecentLaunches, &kRecentAllLaunches};
-  Family waits_{kRecentDataWaits, &kRecentAllDataWaits};
-  Family collectives_{kRecentCollectives, nullptr};
+  Family launches_{kRecentLaunches, &kRecentAllLaunches, &kRecentLaunchLatency};
+  Family waits_{kRecentDataWaits, &kRecentAllDataWaits, nullptr};
+  Family collectives_{kRecentCollectives, nullptr, nullptr};
   SeriesFinder launches_counted_{kCudaLaunches}, enqueues_{kCudaLaunchEnqueueDuration},
       data_waits_{kDataloaderWaitDuration}, durations_{kNcclCollectiveDuration};
 };
@@ -257,7 +280,9 @@ Result<std::unique_ptr<Analyzer>> Create(const Config&, Env&) {
 extern const AnalyzerSpec recent_latency_analyzer;
 const AnalyzerSpec recent_latency_analyzer{
     .name = "recent_latency",
-    .help = "Quantiles of launches, collectives and data waits in the last minute, for the names of zernel.",
+    .help =
+        "Quantiles of launches, collectives and data waits in the last minute, for the names of zernel and "
+        "the page.",
     .metrics = kRecentRows,
     .create = &Create};
 

@@ -89,6 +89,19 @@ class RecentLatencyTest : public ::testing::Test {
     return found;
   }
 
+  // Of launches of a process, by name.
+  std::map<std::string, double> QuantilesOf(const std::string& pid) const {
+    std::map<std::string, double> found;
+    for (uint32_t slot = 0; slot < frame_->layout->slots(); ++slot) {
+      const SeriesInfo& info = (*frame_->layout)[slot];
+      if (info.desc != &kRecentLaunchLatency || frame_->quality[slot] == Quality::kAbsent ||
+          info.attributes.Text("process.pid") != pid)
+        continue;
+      found[info.attributes.Text("quantile")] = frame_->cells[info.first_cell].d;
+    }
+    return found;
+  }
+
   ManualClock clock_;
   Ref<Shape> shape_ = MakeRef<Shape>();
   SeriesTable table_, out_table_;
@@ -112,6 +125,9 @@ TEST_F(RecentLatencyTest, AHundredThousandLaunches) {
   const Got all = Of(kRecentAllLaunches).at("");
   EXPECT_EQ(all.p50, got.p50) << "of one process all is the same";
   EXPECT_EQ(all.count, got.count);
+  EXPECT_EQ(QuantilesOf("7"), (std::map<std::string, double>{{"p50", got.p50}, {"p99", got.p99}}));
+  for (int i = 0; i < 70; ++i) Tick({&launches}, 100'000);
+  EXPECT_TRUE(QuantilesOf("7").empty()) << "none in the last minute";
 }
 
 TEST_F(RecentLatencyTest, TheCountIsThatOfAllLaunchesWhereOnlySomeAreTimed) {
