@@ -32,11 +32,6 @@ constexpr size_t kMostHintText = 128;
 // It reports what another XID requires.
 constexpr int64_t kXidRecoveryAction = 154;
 
-std::string NameOfHost() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
-
 std::string Rounded(double value) { return std::to_string(std::llround(value)); }
 
 template <class Visit>
@@ -85,8 +80,13 @@ void CutTo(std::string& text, size_t most) {
 
 }  // namespace
 
+std::string NameOfThisHost() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
 HintFeed::HintFeed()
-    : host_(NameOfHost()),
+    : host_(NameOfThisHost()),
       info_(kGpuInfo),
       throttle_(kGpuThrottleReason),
       throttle_share_(kGpuThrottleShare),

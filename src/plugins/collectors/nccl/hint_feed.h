@@ -17,6 +17,9 @@
 
 namespace gpulens {
 
+// The name of this host, which its processes have in batches; empty: unknown.
+std::string NameOfThisHost();
+
 // Not thread-safe. docs/stragglers.md has the limits from which on a reading is a hint.
 class HintFeed {
  public:
@@ -63,7 +66,7 @@ class HintFeed {
   void ReadLinks(const Snapshot& snapshot, Instant now);
   void ReadHost(const Snapshot& snapshot, Instant now);
 
-  const std::string host_;           // the name that processes of this host have in batches
+  const std::string host_;
   uint64_t ticks_ = 0, tick_ = 0;    // read; number of the latest
   std::map<std::string, Gpu> gpus_;  // by uuid
   FoundByCause of_host_;

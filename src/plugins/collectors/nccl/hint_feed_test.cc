@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <map>
 
@@ -24,9 +23,6 @@ using ::testing::SizeIs;
 class HintFeedTest : public ::testing::Test {
  protected:
   HintFeedTest() {
-    char name[256] = {};
-    ::gethostname(name, sizeof name - 1);
-    host_ = name;
     for (int i = 0; i < 3; ++i) {
       const std::string uuid = "GPU-" + std::to_string(i);
       const std::string bus = "00000000:" + std::to_string(i + 1) + "A:00.0";
@@ -72,7 +68,7 @@ class HintFeedTest : public ::testing::Test {
     const MetricDesc* desc = nullptr;
     double value = 0;
   };
-  std::string host_;
+  const std::string host_ = NameOfThisHost();
   std::vector<EntityRef> gpus_;
   std::map<std::string, Row> rows_;
   SeriesTable table_;

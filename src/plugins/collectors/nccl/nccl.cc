@@ -14,6 +14,7 @@
 #include "catalog/nccl.h"
 #include "plugins/collectors/nccl/collectives_join.h"
 #include "plugins/collectors/nccl/diagnosis_feed.h"
+#include "plugins/collectors/nccl/hint_feed.h"
 #include "plugins/collectors/nccl/inspector_pages.h"
 #include "plugins/collectors/nccl/rank_table.h"
 #include "plugins/collectors/nccl/ras_feed.h"
@@ -66,11 +67,6 @@ bool IsConfigured(const Options& options) {
 
 constexpr std::string_view kRemedy = "set collectors.nccl.pages, .files or .ras: docs/nccl.md";
 
-std::string HostNameOfThis() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
-
 // Whether a process is stopped by a signal or a debugger.
 bool IsStopped(const std::string& root, int32_t pid) {
   std::string text;
@@ -100,7 +96,7 @@ class Nccl final : public Collector {
         slowest_(
             {.threshold_us =
                  std::chrono::duration<double, std::micro>(options.Time("straggler_threshold")).count()}),
-        host_(HostNameOfThis()),
+        host_(NameOfThisHost()),
         table_(RankTable::Options{}),
         join_(std::move(join)),
         // Differs between agents and their restarts.
