@@ -6,6 +6,7 @@
 
 #include <cinttypes>
 #include <cstdio>
+#include <iterator>
 
 #include "job_page/job_page.h"
 
@@ -84,6 +85,19 @@ void WriteCollectives(const Page& page) {
     Number("sequence", at.sequence), Number("bytes", at.bytes),
         Number("enqueued_boot_ns", at.enqueued_boot_ns);
     Number("start_ns", at.start_ns), Number("end_ns", at.end_ns), Number("ended_boot_ns", at.ended_boot_ns);
+    End('}');
+  }
+  End(']');
+  Begin("links", '[');
+  for (const Link& at : page.links) {
+    const uint64_t key = at.key;
+    if (key == 0) continue;
+    Begin(nullptr, '{');
+    Number("communicator", key >> 22 & (kCommunicators - 1));
+    Number("peer", key & (kMostRanks - 1));
+    Number("sent", at.sent), Number("send_ns", at.send_ns);
+    constexpr const char* kWaits[] = {"gpu", "credit", "send", "receive"};
+    for (size_t wait = 0; wait < std::size(kWaits); ++wait) Number(kWaits[wait], at.waiting[wait]);
     End('}');
   }
   End(']');

@@ -436,13 +436,13 @@ def part_collectives(session):
     if nccl:
         base["LD_PRELOAD"] = nccl
 
-    def run(name, steps, slow_ms, with_plugin, port):
+    def run(name, steps, slow_ms, with_plugin, port, **variables):
         pages = session.pages()
         files = [session.folder / f"{name}{rank}.json" for rank in range(2)]
         children = []
         try:
             for rank in range(2):
-                more = {**base, "MASTER_PORT": port, "RANK": rank}
+                more = {**base, **variables, "MASTER_PORT": port, "RANK": rank}
                 if with_plugin:
                     more["NCCL_PROFILER_PLUGIN"] = plugin
                 children.append(subprocess.Popen(
@@ -463,6 +463,7 @@ def part_collectives(session):
             found = pages.read("nccl")
             (session.out / f"nccl_{name}.json").write_text(json.dumps(found))
             row["pages"] = [compare(page, row["ranks"]) for page in found]
+            row["links"] = [page["links"] for page in found]
             sequences = [{(record["function"], record["sequence"]) for record in page["records"]} for page in found]
             if len(sequences) == 2:
                 row["sequences"] = {"of_both": len(sequences[0] & sequences[1]), "of_one": len(sequences[0] ^ sequences[1])}
@@ -480,6 +481,10 @@ def part_collectives(session):
         results["with plugin"] = run("even", 300, 0, True, 29612)
         session.save()
         results["rank 1 slowed by 20 ms"] = run("slow", 150, 20, True, 29613)
+        session.save()
+        # Without shared memory and peer access NCCL takes its sockets, so that there are steps of the network.
+        results["by sockets, at the level link"] = run("link", 100, 0, True, 29614, NCCL_P2P_DISABLE=1, NCCL_SHM_DISABLE=1,
+                                                       GPULENS_NCCL_LEVEL="link")
     return results
 
 
