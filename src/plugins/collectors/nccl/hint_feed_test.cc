@@ -138,13 +138,13 @@ TEST_F(HintFeedTest, AClockThatIsHeldDown) {
 
 TEST_F(HintFeedTest, MemoryLinksAndTheBus) {
   const std::string_view uncorrectable = "uncorrectable", is_volatile = "volatile", replay = "replay";
-  double memory = 7, links = 500, replays = 90, lanes = 16;
+  double memory = 7, links = 500, replays = 90, width = 16;
   const auto set = [&] {
     Set(kGpuEccErrors, 0, memory,
         {{"gpu.ecc.error_type", uncorrectable}, {"gpu.ecc.count_type", is_volatile}});
     Set(kGpuInterconnectErrors, 1, links, {{"gpu.interconnect.error_type", replay}});
     Set(kGpuPcieReplayCount, 2, replays);
-    Set(kGpuPcieLinkWidthCurrent, 0, lanes);
+    Set(kGpuPcieLinkWidthCurrent, 0, width);
     Set(kGpuPcieLinkWidthMax, 0, 16);
     Tick();
   };
@@ -164,7 +164,7 @@ TEST_F(HintFeedTest, MemoryLinksAndTheBus) {
   EXPECT_EQ(Of("GPU-2").at(0).what, "41 PCIe replays within 5 minutes");
   EXPECT_EQ(Of("GPU-2").at(0).cause, Cause::kPcie);
   EXPECT_THAT(Of("GPU-1", seconds(121)), IsEmpty());
-  lanes = 8;
+  width = 8;
   Set(kGpuInterconnectLinkActive, 2, 1, {{"gpu.interconnect.link_index", int64_t{3}}});
   set();
   Set(kGpuInterconnectLinkActive, 2, 0, {{"gpu.interconnect.link_index", int64_t{3}}});
