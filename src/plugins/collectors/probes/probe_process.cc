@@ -44,8 +44,7 @@ constexpr int64_t kWriteNs = 5'000'000'000;   // of a client that does not read
 constexpr int64_t kListNs = 500'000'000;      // between two lists of who is not privileged
 constexpr int64_t kSilentNs = 3'000'000'000;  // of the working process
 constexpr int64_t kStartNs = 20'000'000'000;  // until it is expected to answer: it tries and measures first
-constexpr int64_t kPredecessorNs =
-    5'000'000'000;  // of one that was killed: the kernel closes its socket last
+constexpr int64_t kEndingNs = 5'000'000'000;  // of one that was killed: the kernel closes its socket late
 constexpr int kIdleMs = 1000;
 
 int64_t BootNs() { return RealClock().Now().boot_ns; }
@@ -58,14 +57,16 @@ Result<UniqueFd> ListenAt(const std::string& path) {
   path.copy(at.sun_path, sizeof at.sun_path - 1);
   RETURN_IF_ERROR(MakeFoldersAbove(path));
   const auto* name = reinterpret_cast<const sockaddr*>(&at);
+  int error = 0;
   for (const int64_t begun_ns = BootNs();; ::poll(nullptr, 0, 20)) {
     const UniqueFd old(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!old) return ErrnoStatus("socket", errno);
-    if (::connect(old.get(), name, sizeof at) != 0 && errno != EAGAIN) break;
-    if (BootNs() - begun_ns > kPredecessorNs)
+    error = ::connect(old.get(), name, sizeof at) == 0 ? 0 : errno;
+    if (error != 0 && error != EAGAIN) break;
+    if (BootNs() - begun_ns > kEndingNs)
       return Status{Code::kUnavailable, "another probe host listens at " + path};
   }
-  if (errno == ECONNREFUSED) ::unlink(path.c_str());
+  if (error == ECONNREFUSED) ::unlink(path.c_str());
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return ErrnoStatus("socket", errno);
   if (::bind(socket.get(), name, sizeof at) != 0) return ErrnoStatus("bind " + path, errno);

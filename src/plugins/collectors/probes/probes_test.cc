@@ -181,6 +181,20 @@ TEST_F(ProbesTest, AnEndOfTheHostIsAnError) {
   ASSERT_TRUE(Wait([&] { return !Run(*collector).ok(); }));
 }
 
+TEST_F(ProbesTest, AHostWaitsForTheSocketOfOneThatEnds) {
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  socket_.copy(at.sun_path, sizeof at.sun_path - 1);
+  const UniqueFd before(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(before.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at), 0);
+  ASSERT_EQ(::listen(before.get(), 100), 0);
+  Start();
+  ::poll(nullptr, 0, 200);
+  EXPECT_EQ(::waitpid(host_, nullptr, WNOHANG), 0) << "it ended";
+  ASSERT_EQ(::shutdown(before.get(), SHUT_RDWR), 0);
+  EXPECT_TRUE(Wait([&] { return Do(RequestVerb::kStatus).status.mechanism == "session"; }));
+}
+
 TEST_F(ProbesTest, WhatAMachineLacksIsOneFindingOfOneLine) {
   for (const char* reason : {"denied", "no_rights", "no_btf", "no_uprobes", "lockdown"}) {
     Start(
