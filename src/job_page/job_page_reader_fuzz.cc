@@ -1,6 +1,7 @@
 // Edits of a good page between two reads: no crash, and what is returned can be true.
 //
 // The input is a list of edits: three bytes of place, one of length, the bytes. A length of 0 reads the page.
+// Fuzz inputs: 30'000
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
