@@ -34,6 +34,13 @@ function tone(event) {
   return rank >= 3 ? 'bad' : rank === 2 ? 'look' : 'dim';
 }
 
+function toDo(context, event, code) {
+  if (code && code.do) return code.do;
+  if (severityRank(event.severity) < 2) return 'nothing';
+  if (String(event.name).startsWith('nccl.')) return [h('a', {href: context.href('jobs')}, 'Jobs'), ' shows who holds the job up now; ', h('code', {}, 'gpulens why'), ' names the commands that show what each rank does'];
+  return 'nothing is known for this event; gpulens doctor looks at the machine';
+}
+
 function makeRow(context, event) {
   const inside = h('div', {class: 'event-body'});
   const gpu = (event.attributes || {})['gpu.index'];
@@ -56,7 +63,7 @@ function makeRow(context, event) {
         known ? [h('dt', {}, 'is'), h('dd', {}, known.help)] : null,
         code ? [h('dt', {}, code.kind), h('dd', {}, [code.code, code.name].filter(Boolean).join(' '))] : null,
         code && code.meaning ? [h('dt', {}, 'means'), h('dd', {}, code.meaning)] : null,
-        [h('dt', {}, 'to do'), h('dd', {}, (code && code.do) || (severityRank(event.severity) >= 2 ? 'nothing is known for this event; gpulens doctor looks at the machine' : 'nothing'))],
+        [h('dt', {}, 'to do'), h('dd', {}, toDo(context, event, code))],
         error ? [h('dt', {}, 'not explained'), h('dd', {}, error)] : null,
         gpu === undefined ? null : [h('dt', {}, 'GPU'), h('dd', {}, h('a', {href: context.href('gpus', gpu)}, 'GPU ' + format.clean(gpu, 8)))],
         event.body && event.body.length > 300 ? [h('dt', {}, 'text'), h('dd', {}, format.clean(event.body, 4000))] : null,
