@@ -6,15 +6,14 @@ import * as format from './format.js';
 import {lastOf, lineOf, minuteOf} from './energy.js';
 import {figures} from './figures.js';
 import {ownerOf} from './owners.js';
+import {communicators, communicatorState, rankOf} from './problems.js';
 
 const kPhases = ['data_loading', 'gpu_compute', 'nccl_collective', 'optimizer_step', 'checkpoint', 'prefill', 'decode', 'queued', 'idle', 'unknown'];
 // Metrics of which one names a process.
 const kOfProcess = ['process.phase', 'process.phase.time', 'cuda.launches', 'process.phase.energy', 'process.disk.io'];
-const kOfCommunicator = ['nccl.communicator.hung', 'nccl.communicator.ranks', 'nccl.communicator.pending.age', 'nccl.rank.lateness', 'nccl.rank.straggler'];
 
 const words = (phase) => format.clean(phase, 24).replace(/_/g, ' ');
 const sum = (series, field) => series.reduce((all, one) => (one[field] === null ? all : (all || 0) + one[field]), null);
-const most = (series) => series.reduce((all, one) => (one.value === null || (all !== null && all.value >= one.value) ? all : one), null);
 
 // Processes that report from inside, by pid: {pid, name, user, attributes, phase, confidence, shares, waits, launches, p50, p99, power, disk};
 // null where not known. `shares` is [phase, share of the time now], the largest first; p50 and p99 are of launch calls, in seconds.
@@ -55,46 +54,6 @@ export function jobProcesses(store) {
     process.disk = sum(store.find('process.disk.io', of), 'rate');
   }
   return [...found.values()].sort((a, b) => (b.launches || 0) - (a.launches || 0) || a.pid - b.pid);
-}
-
-// Communicators: {id, name, hung, pending, missing, ranks, late: series of the latest rank, stragglers: [series], rate}.
-export function communicators(store) {
-  const ids = new Set();
-  for (const name of kOfCommunicator) {
-    for (const one of store.find(name)) if (one.value !== null && one.attributes['nccl.communicator'] !== undefined) ids.add(String(one.attributes['nccl.communicator']));
-  }
-  return [...ids].sort().map((id) => {
-    const of = {'nccl.communicator': id};
-    return {
-      id,
-      name: nameOf(store, of) || id,
-      hung: store.find('nccl.communicator.hung', of).some((one) => one.value === 1),
-      pending: (most(store.find('nccl.communicator.pending.age', of)) || {value: null}).value,
-      missing: (most(store.find('nccl.communicator.ranks.missing', of)) || {value: null}).value,
-      ranks: (most(store.find('nccl.communicator.ranks', of)) || {value: null}).value,
-      late: most(store.find('nccl.rank.lateness', of)),
-      stragglers: store.find('nccl.rank.straggler', of).filter((one) => one.value === 1),
-      rate: sum(store.find('nccl.collectives', {...of, 'nccl.stage': 'done'}), 'rate'),
-      bus: (most(store.find('nccl.collective.bus_bandwidth', of)) || {value: null}).value,
-    };
-  });
-}
-
-// The name that the job gave it; '' without one.
-function nameOf(store, of) {
-  for (const name of kOfCommunicator) {
-    for (const one of store.find(name, of)) if (one.attributes['nccl.communicator.name'] !== undefined) return String(one.attributes['nccl.communicator.name']);
-  }
-  return '';
-}
-
-const rankOf = (series) => 'rank ' + format.clean(series.attributes['nccl.rank'], 12);
-
-// [mark, words, class]
-export function communicatorState(one) {
-  if (one.hung) return ['✖', 'hangs', 'bad'];
-  if (one.stragglers.length) return ['▲', one.stragglers.map(rankOf).join(', ') + (one.stragglers.length > 1 ? ' are late' : ' is late'), 'look'];
-  return ['●', 'moves', 'good'];
 }
 
 function stateNode([mark, text, tone]) {

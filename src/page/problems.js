@@ -108,6 +108,52 @@ export function targets(store) {
     ({name: String(series.attributes.target), up: series.value === null ? null : series.value === 1}));
 }
 
+// Metrics of which one names a communicator.
+const kOfCommunicator = ['nccl.communicator.hung', 'nccl.communicator.ranks', 'nccl.communicator.pending.age', 'nccl.rank.lateness', 'nccl.rank.straggler'];
+
+const most = (series) => series.reduce((all, one) => (one.value === null || (all !== null && all.value >= one.value) ? all : one), null);
+const rates = (series) => series.reduce((all, one) => (one.rate === null ? all : (all || 0) + one.rate), null);
+
+// The name that the job gave it; '' without one.
+function nameOf(store, of) {
+  for (const name of kOfCommunicator) {
+    for (const one of store.find(name, of)) if (one.attributes['nccl.communicator.name'] !== undefined) return String(one.attributes['nccl.communicator.name']);
+  }
+  return '';
+}
+
+// Communicators: {id, name, hung, pending, missing, ranks, late: series of the latest rank, stragglers: [series], rate}.
+export function communicators(store) {
+  const ids = new Set();
+  for (const name of kOfCommunicator) {
+    for (const one of store.find(name)) if (one.value !== null && one.attributes['nccl.communicator'] !== undefined) ids.add(String(one.attributes['nccl.communicator']));
+  }
+  return [...ids].sort().map((id) => {
+    const of = {'nccl.communicator': id};
+    return {
+      id,
+      name: nameOf(store, of) || id,
+      hung: store.find('nccl.communicator.hung', of).some((one) => one.value === 1),
+      pending: (most(store.find('nccl.communicator.pending.age', of)) || {value: null}).value,
+      missing: (most(store.find('nccl.communicator.ranks.missing', of)) || {value: null}).value,
+      ranks: (most(store.find('nccl.communicator.ranks', of)) || {value: null}).value,
+      late: most(store.find('nccl.rank.lateness', of)),
+      stragglers: store.find('nccl.rank.straggler', of).filter((one) => one.value === 1),
+      rate: rates(store.find('nccl.collectives', {...of, 'nccl.stage': 'done'})),
+      bus: (most(store.find('nccl.collective.bus_bandwidth', of)) || {value: null}).value,
+    };
+  });
+}
+
+export const rankOf = (series) => 'rank ' + format.clean(series.attributes['nccl.rank'], 12);
+
+// [mark, words, class]
+export function communicatorState(one) {
+  if (one.hung) return ['✖', 'hangs', 'bad'];
+  if (one.stragglers.length) return ['▲', one.stragglers.map(rankOf).join(', ') + (one.stragglers.length > 1 ? ' are late' : ' is late'), 'look'];
+  return ['●', 'moves', 'good'];
+}
+
 // [{level: 'fault' | 'warning', what, why, act, view: [view, entity…]}]
 export function problems(store) {
   const all = [];
@@ -143,6 +189,15 @@ export function problems(store) {
       all.push({level: 'warning', what: format.clean(target.name, 60) + ' does not answer', why: 'its page of metrics cannot be read',
                 act: 'look at the end of its log', view: ['engines', target.name]});
     }
+  }
+  for (const one of communicators(store)) {
+    if (!one.hung && !one.stragglers.length) continue;
+    // The event names the ranks that others wait for.
+    const event = store.events.find((last) => last.name === (one.hung ? 'nccl.hang' : 'nccl.straggler') && (last.attributes || {})['nccl.communicator'] === one.id);
+    const a = event && event.attributes['nccl.change'] !== 'cleared' ? event.attributes : {};
+    const whose = one.hung && a['nccl.rank'] !== undefined ? ': rank ' + format.clean(a['nccl.rank'], 24) : '';
+    all.push({level: one.hung ? 'fault' : 'warning', what: 'job ' + format.clean(one.name, 40) + (one.hung ? ' ' : ': ') + communicatorState(one)[1] + whose + (a['nccl.host'] === undefined ? '' : ' on ' + format.clean(a['nccl.host'], 40)),
+              why: event ? format.clean(event.body, 200) : '', act: 'gpulens why', view: ['jobs', 'communicator', one.id]});
   }
   for (const series of store.find('gpulens.sink.up')) {
     if (series.value === 0) {

@@ -16,9 +16,9 @@ const load = (name) => import(pathToFileURL(path.join(folder, name)));
 const format = await load('format.js');
 const {Store} = await load('store.js');
 const {sumSamples, spread} = await load('charts.js');
-const {problems, gpus, lastFault, eventText} = await load('problems.js');
+const {problems, gpus, lastFault, eventText, communicators, communicatorState} = await load('problems.js');
 const {apiRows} = await load('energy.js');
-const {jobProcesses, communicators, communicatorState} = await load('jobs.js');
+const {jobProcesses} = await load('jobs.js');
 const {processes, enginesOf, ownerOf, belongs} = await load('owners.js');
 
 // -- what the browser gives
@@ -304,6 +304,24 @@ test('a lost GPU is a fault with its code; an engine without a page and an old s
   assert.equal(gpus(store).length, 2);
   store.events = [{at: 99950, name: 'gpu.xid.clear', severity: 'info', body: '', attributes: {'gpu.index': 1}}, lost, xid];
   assert.equal(lastFault(store, '1'), null);
+});
+
+test('a job that hangs is a fault with the rank that the others wait for; one with a late rank is a warning', async () => {
+  const a = {'nccl.communicator': '0xa', 'nccl.communicator.name': 'dp'};
+  const one = (id, name, attributes) => ({id, name, kind: 'gauge', unit: '', source: 'nccl', attributes});
+  const series = [one(0, 'nccl.communicator.hung', a), one(1, 'nccl.rank.straggler', {...a, 'nccl.rank': 6})];
+  const event = (name, rank, host) => ({at: 99000, name, severity: 'error', body: '7 ranks wait for 1',
+    attributes: {...a, 'nccl.rank': rank, 'nccl.host': host, 'nccl.change': 'raised'}});
+  const events = [event('nccl.straggler', '6', 'n7'), event('nccl.hang', '2', 'n3')];
+  const [store] = await live(full({series, v: [0, 1, 1, 0], stale: []}));
+  store.events = events;
+  store.now = () => 100000;
+  const found = () => problems(store).map((row) => [row.level, row.what, row.why, row.view[2]]);
+  assert.deepEqual(found(), [['fault', 'job dp hangs: rank 2 on n3', '7 ranks wait for 1', '0xa']]);
+  store.one('nccl.communicator.hung', a).value = 0;
+  assert.deepEqual(found(), []);
+  store.one('nccl.rank.straggler', a).value = 1;
+  assert.deepEqual(found(), [['warning', 'job dp: rank 6 is late on n7', '7 ranks wait for 1', '0xa']]);
 });
 
 test('a source that hangs is a warning, however new its values were at its last reading', async () => {

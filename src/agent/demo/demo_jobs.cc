@@ -212,7 +212,10 @@ class LaunchPages final : public DemoJobs::Part {
     }
     const double calls =
         time.Sum([&](int level) { return work_.inside.launches * std::min(level, 100) / 100.0; });
-    most_ = std::max(most_, calls);
+    // In a hang nothing is launched.
+    if (before_ > 0 && work_.inside.hang.At(now.boot_ns)) held_ += std::max(0.0, calls - before_);
+    before_ = calls;
+    most_ = std::max(most_, calls - held_);
     for (const auto& page : made_) {
       job_page::CudaDevice& device = (*page)->devices[0];
       // Of a hundred launches two are graphs.
@@ -240,7 +243,7 @@ class LaunchPages final : public DemoJobs::Part {
       sync_{1'600'000, 0.7};
   std::vector<std::unique_ptr<SimulatedPage>> made_;
   int64_t counted_ns_ = 0;
-  double most_ = 0;
+  double most_ = 0, before_ = 0, held_ = 0;  // launches: counted, by the load at the last time, not made
 };
 
 // Ranks of an engine that works on several GPUs: their collectives are counted and not timed.
