@@ -47,8 +47,8 @@ export function jobProcesses(store) {
     process.waits = rates.has('data_loading') && total > 0 ? rates.get('data_loading') / total : null;
     process.confidence = store.value('process.phase.confidence', of);
     process.launches = sum(store.find('cuda.launches', of), 'rate');
-    process.p50 = store.value('process.recent.launch_latency', {...of, quantile: 'p50'});
-    process.p99 = store.value('process.recent.launch_latency', {...of, quantile: 'p99'});
+    process.p50 = store.value('process.recent.launch_latency', {...of, 'launch.quantile': 'p50'});
+    process.p99 = store.value('process.recent.launch_latency', {...of, 'launch.quantile': 'p99'});
     // The account of energy is closed every ten seconds: between two readings of a second there is mostly no change.
     process.power = lastOf(minuteOf(store.find('process.phase.energy', of)));
     process.disk = sum(store.find('process.disk.io', of), 'rate');
@@ -135,7 +135,7 @@ function renderProcess(context, pid) {
     h('div', {class: 'charts'},
       context.chart({title: 'Time by phase', note: 'share of the time in each phase', select: select('process.phase.time'), label: (s) => phaseOf(s) + ' (' + format.clean(s.attributes['phase.source'], 16) + ')', order}),
       context.chart({title: 'Launches', note: 'calls that launch work on a GPU', select: select('cuda.launches'), label: (s) => format.clean(s.attributes['cuda.launch.type'], 20)}),
-      context.chart({title: 'Time of a launch call', note: 'of the last minute', select: select('process.recent.launch_latency'), label: (s) => format.clean(s.attributes.quantile, 8)}),
+      context.chart({title: 'Time of a launch call', note: 'of the last minute', select: select('process.recent.launch_latency'), label: (s) => format.clean(s.attributes['launch.quantile'], 8)}),
       context.chart({title: 'Power by phase', note: 'averages of one minute', names: ['process.phase.energy'], unit: 'W',
         compute: () => store.find('process.phase.energy', of).map((one) => lineOf([one], phaseOf(one), order(one)))}),
       context.chart({title: 'Storage', note: 'bytes that it made the storage read and write', select: select('process.disk.io'), label: (s) => format.clean(s.attributes['disk.io.direction'], 16)})));

@@ -367,8 +367,8 @@ test('a communicator names its latest rank and whether it hangs; a process has t
     {name: 'process.phase.time', attributes: pid({'process.phase': 'data_loading', 'phase.source': 'mark'}), value: 20, rate: 0.25},
     {name: 'cuda.launches', attributes: pid({'cuda.launch.type': 'kernel'}), value: 1e6, rate: 1000},
     {name: 'cuda.launches', attributes: pid({'cuda.launch.type': 'graph'}), value: 10, rate: 1},
-    {name: 'process.recent.launch_latency', attributes: pid({quantile: 'p50'}), value: 4e-6, rate: null},
-    {name: 'process.recent.launch_latency', attributes: pid({quantile: 'p99'}), value: 9e-6, rate: null},
+    {name: 'process.recent.launch_latency', attributes: pid({'launch.quantile': 'p50'}), value: 4e-6, rate: null},
+    {name: 'process.recent.launch_latency', attributes: pid({'launch.quantile': 'p99'}), value: 9e-6, rate: null},
     // 600 J every ten seconds, and no change between.
     {name: 'process.phase.energy', attributes: pid({'process.phase': 'gpu_compute'}), value: 3600, rate: 0,
      samples: {t: [...Array(61).keys()].map((i) => i * 1000), y: [...Array(61).keys()].map((i) => (i % 10 ? 0 : 600))}},

@@ -160,7 +160,8 @@ class Family {
     for (size_t i = 0; i < std::size(kQuantiles); ++i) {
       const double value = QuantileOf(recent, kQuantiles[i]);
       if (std::isfinite(value))
-        out.DeclareAndSet(output.quantiles[i], desc, output.entity, {{"quantile", kQuantileNames[i]}}, value);
+        out.DeclareAndSet(output.quantiles[i], desc, output.entity, {{"launch.quantile", kQuantileNames[i]}},
+                          value);
       else if (output.quantiles[i]) out.Clear(output.quantiles[i]);
     }
   }

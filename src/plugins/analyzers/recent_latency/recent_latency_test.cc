@@ -97,7 +97,7 @@ class RecentLatencyTest : public ::testing::Test {
       if (info.desc != &kRecentLaunchLatency || frame_->quality[slot] == Quality::kAbsent ||
           info.attributes.Text("process.pid") != pid)
         continue;
-      found[info.attributes.Text("quantile")] = frame_->cells[info.first_cell].d;
+      found[info.attributes.Text("launch.quantile")] = frame_->cells[info.first_cell].d;
     }
     return found;
   }
