@@ -25,9 +25,9 @@ class Trace(unittest.TestCase):
         cls.home = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-e2e-"))
         cls.addClassCleanup(shutil.rmtree, cls.home, True)
         socket = str(cls.home / "control.sock")
-        # Its late rank is always late, since the test does not wait for the hour of the day.
+        # Its late rank is always late and none hangs, since the test does not wait for the hour of the day.
         text = subprocess.run([BINARY, "sim", "scenario"], check=True, capture_output=True, text=True, timeout=30).stdout
-        late = "late: {rank: 6, every: 6m, for: 90s, after: 2m}"
+        late = "late: {rank: 6, every: 6m, for: 90s, after: 2m}, hang: {rank: 2, every: 12m, for: 75s, after: 5m}"
         assert late in text
         (cls.home / "demo.yaml").write_text(text.replace(late, "late: {rank: 6, every: 24h, for: 23h}"))
         cls.agent = Agent("--demo", config=f"state_dir: {cls.home}/state\ncontrol: {{socket: {socket}}}\n",
