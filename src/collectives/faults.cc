@@ -316,7 +316,7 @@ void Diagnosis::State::FindSlowRanks(int64_t now_ns, std::vector<Candidate>& out
       Place(fault, communicator);
       AddCulprits(fault, communicator, group);
       fault.lateness_s = worst.lateness_ns / 1e9;
-      fault.lost_share = worst.worst_share();
+      fault.lost_share = worst.worst_lost_share();
       const bool pair = communicator.members.size() == 2;
       fault.confidence = pair ? 0.5 : 1 - 0.3 * std::exp(-(worst.deviations - 6) / 5.0);
       if (fault.rule == LatenessRule::kIntermittent) fault.confidence = std::min(fault.confidence, 0.8);

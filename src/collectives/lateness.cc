@@ -169,6 +169,7 @@ LatenessWindows::Spread LatenessWindows::Shares(const Window& window) {
   const double elapsed = window.UsualElapsed();
   shares_.assign(window.sums.size(), kNaN);
   Spread spread;
+  spread.usual = elapsed / window.elapsed();
   for (size_t i = 0; i < window.sums.size(); ++i) {
     const Sums& sums = window.sums[i];
     // Of a member with few points nothing is known.
@@ -214,6 +215,7 @@ bool LatenessWindows::CloseShort() {
     const double deviations = pair ? 0 : share / spread.scale;
     state.measured = true;
     state.share = static_cast<float>(share);
+    state.lost_share = static_cast<float>(share * spread.usual);
     state.lateness_ns = static_cast<float>(short_.sums[i].sum / collectives);
     const bool hit = share > (pair ? kPairShare : kFastShare) && (pair || deviations > kDeviations) &&
                      state.lateness_ns > kLeastLatenessNs;
@@ -237,7 +239,10 @@ bool LatenessWindows::CloseLong() {
     const bool steady = known && share > kSteadyShare && deviations > kDeviations &&
                         sums.above >= kSteadyPoints * sums.points;
     const bool intermittent = known && share > kIntermittentShare && sums.far_above >= kIntermittentPoints;
-    if (known) states_[i].long_share = static_cast<float>(share);
+    if (known) {
+      states_[i].long_share = static_cast<float>(share);
+      states_[i].long_lost_share = static_cast<float>(share * spread.usual);
+    }
     if ((steady || intermittent) && !states_[i].holds[0])
       states_[i].deviations = static_cast<float>(deviations);
     changed = Count(i, LatenessRule::kSteady, steady, share < kSteadyShareEnds) || changed;

@@ -33,6 +33,9 @@ class LatenessWindows {
     float lateness_ns = 0;  // mean of a collective in the last short window
     float share = 0;        // of the last short window, over the median of all members
     float long_share = 0;   // of the last long window
+    // `share` and `long_share` of the whole time, which has pauses between collectives that come close
+    // together; the rules leave them out.
+    float lost_share = 0, long_lost_share = 0;
     float deviations = 0;   // robust standard deviations of `share` or `long_share`, of the rule that holds
     bool measured = false;  // a window has ended
     bool suspect = false;   // late in the last short window, perhaps not for long enough
@@ -41,6 +44,7 @@ class LatenessWindows {
     // The first rule that holds.
     LatenessRule rule() const noexcept;
     double worst_share() const noexcept { return holds[0] ? share : long_share; }
+    double worst_lost_share() const noexcept { return holds[0] ? lost_share : long_lost_share; }
   };
 
   explicit LatenessWindows(const Options& options) : options_(options) {}
@@ -83,6 +87,7 @@ class LatenessWindows {
   // Fills shares_ with the lost share of each member, NaN where too little came; returns median and scale.
   struct Spread {
     double median = 0, scale = 0;
+    double usual = 1;  // UsualElapsed() as a part of elapsed()
     size_t members = 0;
   };
   Spread Shares(const Window& window);

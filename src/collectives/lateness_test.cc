@@ -104,5 +104,24 @@ TEST(Lateness, WhereNotAllWaitTheShortestIsNotLate) {
   }
 }
 
+// As gradients are reduced: eight all-reduces in 0.1 s, and then none for 0.64 s.
+TEST(Lateness, TheLostShareIsOneOfTheWholeTime) {
+  LatenessWindows windows({});
+  windows.Resize(8);
+  constexpr double kStep = 740e6, kLate = 9e6;
+  for (int i = 0; i < 400; ++i) {
+    std::vector<float> mean(8, 10e6F);
+    for (size_t member = 0; member < mean.size(); ++member) mean[member] += static_cast<float>(member) * 1e4F;
+    mean[3] -= static_cast<float>(kLate);
+    JoinedCollective collective{.function = Function::kAllReduce, .mean_ns = mean, .present = mean.size()};
+    collective.interval_ns = i % 8 == 0 ? kStep - 7 * 14e6 : 14e6;
+    windows.Add(collective);
+  }
+  const LatenessWindows::MemberState& late = windows.members()[3];
+  ASSERT_TRUE(late.slow());
+  EXPECT_NEAR(late.worst_lost_share(), 8 * kLate / kStep, 0.02);
+  EXPECT_GT(late.worst_share(), 0.3) << "of the time of the all-reduces alone";
+}
+
 }  // namespace
 }  // namespace gpulens::collectives

@@ -181,6 +181,8 @@ TEST(LoaderTest, UnknownVariablesAreWarnings) {
   LoadOutcome outcome = LoadText("", {{"GPULENS_HTTP_LISEN", ":9191"},
                                       {"GPULENS_ZZZZZZZZZZ\x1b[2J", "1"},
                                       {"GPULENS_CONFIG", "x"},
+                                      {"GPULENS_NCCL_LEVEL", "link"},
+                                      {"GPULENS_RUN_NAME", "x"},
                                       {"GPULENS_SERVICE_HOST", "10.0.0.1"},
                                       {"GPULENS_PORT", "tcp://10.0.0.1:9091"},
                                       {"GPULENS_PORT_9091_TCP", "x"}});

@@ -61,6 +61,16 @@ bool IsReserved(std::string_view name) {
          name.starts_with("GPULENS_DEMO_") || name == "GPULENS_LOG" || IsServiceLink(name);
 }
 
+// What the SDK and the libraries inside jobs read: an agent may be started from the same shell.
+bool IsOfJobs(std::string_view name) {
+  constexpr std::string_view kOfJobs[] = {
+      "GPULENS_CUDA",   "GPULENS_CUPTI",      "GPULENS_ENERGY",         "GPULENS_ENERGY_SOCKET",
+      "GPULENS_EXPORT", "GPULENS_JOB_FOLDER", "GPULENS_JOB_LIBRARY",    "GPULENS_JOB_SOCKET",
+      "GPULENS_PROBES", "GPULENS_NCCL_CHAIN", "GPULENS_NCCL_LEVEL",     "GPULENS_RUN_ID",
+      "GPULENS_SOCKET", "GPULENS_RUN_NAME",   "GPULENS_EXPERIMENTS_DB", "GPULENS_WORKERS_DIR"};
+  return std::ranges::find(kOfJobs, name) != std::end(kOfJobs);
+}
+
 // "zernel_ebpf=info,warn" names parts of another program: its levels hold for the whole of this one.
 std::string LevelsOf(std::string_view text) {
   std::string out;
@@ -170,7 +180,7 @@ void ConfigOverlay::AddVariable(const Schema& schema, const EnvironmentVariable&
     return Set(leaf, std::move(setting));
   }
   constexpr size_t kMostWarnings = 20;
-  if (warnings.size() >= kMostWarnings) return;
+  if (IsOfJobs(name) || warnings.size() >= kMostWarnings) return;
   std::string warning = "environment: ";
   AppendPrintable(warning, name.substr(0, 100));
   warning += " is not an option";
