@@ -35,7 +35,7 @@ class Demo:
         self.port = free_port()
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith("GPULENS_")}
         self.environment.update(HOME=str(self.folder), STATE_DIRECTORY=str(self.folder), GPULENS_CONTROL_SOCKET=str(self.folder / "agent.sock"),
-                                GPULENS_DISCOVERY_LOCAL_ENABLED="false", LANG="C.UTF-8")  # fmt: skip
+                                GPULENS_DISCOVERY_LOCAL_ENABLED="false", GPULENS_DEMO_SCENARIO="calm", LANG="C.UTF-8")  # fmt: skip
 
     def __enter__(self):
         words = [self.binary, "agent", "--demo", "--http-listen", f"127.0.0.1:{self.port}", "--ws-listen", f"127.0.0.1:{free_port()}"]

@@ -156,7 +156,8 @@ void AddAgent(CLI::App& app, CommandLine& line) {
   agent->add_flag("--demo,--simulate", line.agent.demo,
                   "Simulate eight GPUs and what runs on them; host series stay real");
   AddOption(*agent, "--scenario", line.agent.scenario,
-            "What --demo simulates: a file (gpulens sim scenario prints one), or none for GPUs alone",
+            "What --demo simulates: a file (gpulens sim scenario prints one), calm for jobs without trouble, "
+            "or none for GPUs alone",
             "FILE");
   agent->add_flag("-q,--quiet", line.agent.quiet, "Print no banner, only log lines");
   auto port = [](std::string p) { return p.empty() ? p : "127.0.0.1:" + p + ",[::1]:" + p; };

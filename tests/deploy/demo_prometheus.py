@@ -265,7 +265,7 @@ class DemoPrometheus:
         scenario = self.folder / "second.yaml"
         scenario.write_text(SECOND_SCENARIO)
         more = {"node-a": f"  otlp: {{endpoint: '{receiver}', interval: 5s}}\n", "node-b": f"targets:\n{targets}"}
-        for node, place in zip(NODES, ("", str(scenario)), strict=True):
+        for node, place in zip(NODES, ("calm", str(scenario)), strict=True):
             self.agents[node] = stack.enter_context(
                 Agent("--demo", config=self._config(node) + more[node] + self.extra, environment={"GPULENS_DEMO_SCENARIO": place}))
         stack.callback(Training(self.socket("node-b", "otlp")).close)

@@ -33,7 +33,7 @@ class Mcp(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.folder, True)
         cls.socket = str(cls.folder / "control.sock")
         cls.agent = Agent("--demo", config=f"state_dir: {cls.folder}/state\ncontrol: {{socket: {cls.socket}}}\n",
-                          environment={"GPULENS_DEMO_SCENARIO": ""})
+                          environment={"GPULENS_DEMO_SCENARIO": "calm"})
         cls.enterClassContext(cls.agent)
         cls.url = f"http://127.0.0.1:{cls.agent.port}"
         wait_until(lambda: has_gpus(cls.agent) and b"inference_requests_running" in cls.agent.get("/metrics").text, what="an engine")

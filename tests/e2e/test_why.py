@@ -52,7 +52,7 @@ class Command(unittest.TestCase):
 class Demo(unittest.TestCase):
     def test_causes_come_and_go(self):
         socket = pathlib.Path(tempfile.mkdtemp()) / "socket"
-        environment = {"GPULENS_DEMO_SCENARIO": "", "GPULENS_CONTROL_SOCKET": str(socket)}
+        environment = {"GPULENS_DEMO_SCENARIO": "calm", "GPULENS_CONTROL_SOCKET": str(socket)}
         with Agent("--demo", environment=environment) as agent:
             def found(**parameters):
                 query = "&".join(f"{key}={value}" for key, value in parameters.items())

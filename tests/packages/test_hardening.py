@@ -49,7 +49,9 @@ class Shipped(unittest.TestCase):
         if not objects:
             self.skipTest("not built here, or before the flags")
         for path in objects:
-            self.assertEqual(hardening.faults(path), [], path)
+            # The library inside jobs needs the C library alone: it has no container.
+            without = ["no container checks an index (_GLIBCXX_ASSERTIONS)"] if path.name == "libgpulens-job.so" else []
+            self.assertEqual([fault for fault in hardening.faults(path) if fault not in without], [], path)
 
 
 class Lacking(unittest.TestCase):

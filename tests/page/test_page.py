@@ -42,9 +42,8 @@ def node_test(name, agents, seconds):
     """Runs a file with Node's test runner; `agents`: how many agents it starts."""
     ports = ",".join(str(free_port()) for _ in range(2 * agents))
     environment = {**os.environ, "GPULENS_BIN": str(BINARY), "GPULENS_PAGE_PORTS": ports, "GPULENS_CHROMIUM": chromium(),
-                   "GPULENS_METRICS": "standard"}
-    for key in ("GPULENS_DEMO_SCENARIO", "GPULENS_PAGE_FOLDER"):
-        environment.pop(key, None)
+                   "GPULENS_METRICS": "standard", "GPULENS_DEMO_SCENARIO": "calm"}
+    environment.pop("GPULENS_PAGE_FOLDER", None)
     run = subprocess.run(["node", "--test", "--test-reporter=spec", str(HERE / name)], env=environment, timeout=seconds,
                          capture_output=True, text=True)
     print(run.stdout + run.stderr, flush=True)

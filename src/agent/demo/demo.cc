@@ -55,6 +55,7 @@ Result<std::string> FindScenario(const std::string& wanted) {
   std::string file = wanted.empty() ? text_of(kScenarioVariable) : wanted;
   if (file == kNoScenario || (file.empty() && !text_of("GPULENS_FAKE_NVML").empty())) return std::string();
   if (file.empty()) return std::string(BuiltInScenario());
+  if (file == kCalmScenario) return CalmScenario();
   Result<std::string> text = ReadFile(file, kMostScenarioBytes);
   if (!text) return Status{Code::kInvalidArgument, "the scenario cannot be read: " + text.error().detail};
   return text;

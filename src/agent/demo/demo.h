@@ -18,12 +18,12 @@
 
 namespace gpulens::demo {
 
-// The variable that names a scenario, and the word for none.
+// The variable that names a scenario, and the words for none and for CalmScenario().
 inline constexpr const char* kScenarioVariable = "GPULENS_DEMO_SCENARIO";
-inline constexpr std::string_view kNoScenario = "none";
+inline constexpr std::string_view kNoScenario = "none", kCalmScenario = "calm";
 
-// The text of the scenario that `wanted`, a file or "none", selects; empty: none. Without it the variable
-// counts; without both it is the built-in one, unless GPULENS_FAKE_NVML describes other GPUs.
+// The text of the scenario that `wanted`, a file, "none" or "calm", selects; empty: none. Without it the
+// variable counts; without both it is the built-in one, unless GPULENS_FAKE_NVML describes other GPUs.
 Result<std::string> FindScenario(const std::string& wanted);
 
 // Started and stopped while the loop runs; Change on the loop, the rest on any thread.

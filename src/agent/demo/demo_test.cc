@@ -73,6 +73,19 @@ double BusySeconds(const DemoNode& node, unsigned gpu, int64_t boot_ns) {
   return profile ? profile->gpus[gpu].load.Integral(static_cast<double>(boot_ns) * 1e-9) : 0;
 }
 
+TEST(Demo, InTheCalmScenarioNoRankIsLateOrHangs) {
+  const auto calm = ParseScenario(CalmScenario());
+  ASSERT_TRUE(calm);
+  const Scenario whole = BuiltIn();
+  ASSERT_EQ(calm->workloads.size(), whole.workloads.size());
+  for (size_t i = 0; i < calm->workloads.size(); ++i) {
+    EXPECT_EQ(calm->workloads[i].inside.ranks, whole.workloads[i].inside.ranks);
+    for (int64_t at = 0; at < 24 * 60 * kSecond; at += 10 * kSecond) {
+      EXPECT_FALSE(calm->workloads[i].inside.late.At(at) || calm->workloads[i].inside.hang.At(at));
+    }
+  }
+}
+
 TEST(Demo, EveryPageIsReadByOurTablesWithoutAnUnknownFamily) {
   const DemoNode node(BuiltIn(), {});
   size_t pages = 0;

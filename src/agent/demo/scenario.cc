@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "base/hash.h"
 #include "base/parse.h"
 #include "base/result.h"
@@ -283,6 +284,16 @@ Result<Scenario> ParseScenario(std::string_view yaml) {
   if (const auto profile = nvml::ParseFakeProfile(whole); !profile)
     return Status{Code::kInvalidArgument, "scenario, in `profile`: " + profile.error().detail};
   return out;
+}
+
+std::string CalmScenario() {
+  std::string text(BuiltInScenario());
+  for (const std::string_view trouble : {", late: {", ", hang: {"}) {
+    const size_t at = text.find(trouble);
+    CHECK(at != std::string::npos);
+    text.erase(at, text.find('}', at) + 1 - at);
+  }
+  return text;
 }
 
 std::string_view BuiltInScenario() noexcept {

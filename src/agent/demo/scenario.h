@@ -101,5 +101,7 @@ Result<Scenario> ParseScenario(std::string_view yaml);
 
 // The scenario of `agent --demo`. Static storage.
 std::string_view BuiltInScenario() noexcept;
+// The same without the rank that is late and the one that hangs.
+std::string CalmScenario();
 
 }  // namespace gpulens::demo
