@@ -45,6 +45,7 @@ class PageProcessTest : public ::testing::Test {
   }
   void TearDown() override {
     process_.reset();
+    loop_.Call([] {});  // it closes its socket on the loop; without that a thread would read for ever
     loop_.Stop();
     for (std::thread& thread : threads_) thread.join();
   }

@@ -131,7 +131,7 @@ class Rules(unittest.TestCase):
         texts += [line for page in RUNBOOKS.glob("*.md") for line in re.findall(r"^    (gpulens .*)$|`(gpulens [^`]*)`", page.read_text(encoding="utf-8"), re.M) for line in line]
         checks = subprocess.run([BINARY, "check", "--list"], capture_output=True, text=True, check=True).stdout
         for text in texts:
-            for command, rest in re.findall(r"gpulens (check|[a-z]+)((?: [a-z_]+)*)", text):
+            for command, rest in re.findall(r"gpulens (check|[a-z]+(?:-[a-z]+)*)((?: [a-z_]+)*)", text):
                 with self.subTest(text=text):
                     words = rest.split()
                     if command == "check":
