@@ -486,7 +486,9 @@ class QueryReader {
     Blanks();
     if (at_ < text_.size() && (IsDigit(text_[at_]) || text_[at_] == '.')) return Number();
     if (TakeWord().at.empty()) return static_cast<void>(Fail("expected a time"));
+    const size_t end = at_;
     if (Take("(")) Expect(")");
+    else at_ = end;  // a comment after it is not part of it
   }
 
   bool Range(bool& subquery) {

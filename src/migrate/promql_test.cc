@@ -44,6 +44,14 @@ TEST(ReadQuery, FindsMetricsWhereverTheyAre) {
   EXPECT_EQ(MetricsOf("job:x:rate5m"), Texts({"job:x:rate5m"}));
 }
 
+TEST(ReadQuery, ACommentAfterAnOffsetIsNotPartOfTheValue) {
+  for (const std::string value : {"x offset 5m", "x offset $off", "x @ start()", "x offset -(1 + 2)"}) {
+    const QueryParts parts = PartsOf(value + " # z");
+    ASSERT_EQ(parts.selectors.size(), 1u) << value;
+    EXPECT_EQ(parts.selectors[0].value.end, value.size()) << value;
+  }
+}
+
 TEST(ReadQuery, FindsNamesInsideBraces) {
   EXPECT_EQ(MetricsOf("{__name__=\"x\", a=\"b\"}"), Texts({"x"}));
   EXPECT_EQ(MetricsOf("{\"gpu.power.draw\", \"k8s.pod\"=\"b\"}"), Texts({"gpu.power.draw"}));
