@@ -22,6 +22,7 @@
 #include "base/ref.h"
 #include "base/result.h"
 #include "base/ring.h"
+#include "base/terminate.h"
 #include "base/threads.h"
 
 namespace gpulens {
@@ -225,6 +226,12 @@ TEST(Check, NamesConditionAndPlace) {
   EXPECT_DEATH(CHECK(1 + 1 == 3), "CHECK failed: 1 \\+ 1 == 3 at .*headers_test.cc:[0-9]+");
   std::string longest(2000, 'x');
   EXPECT_DEATH(CheckFailed(longest.c_str(), "f", 1), "CHECK failed: xxx");
+  EXPECT_DEATH(
+      {
+        std::set_terminate(PrintStackAndAbort);
+        []() noexcept { return std::vector<int>().at(7); }();
+      },
+      "terminated by vector::.*7.*; calls, for addr2line -e:( 0x[0-9a-f]+){3}");
 }
 
 Result<int> Positive(int value) {
