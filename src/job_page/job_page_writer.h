@@ -572,6 +572,29 @@ inline void WriteRecord(Page& page, const RecordValues& values) noexcept {
   record.ticket.store(position + 1, std::memory_order_release);
 }
 
+// Notes that the job is in another phase from `now` on. One thread at a time; the reader may see any moment
+// in between.
+inline void WritePhase(Page& page, Phase to, uint64_t now) noexcept {
+  const auto phase = static_cast<uint32_t>(to);
+  Phases& phases = page.phases;
+  const uint32_t before = phases.current.load(std::memory_order_relaxed);
+  phases.marked.store(1, std::memory_order_relaxed);
+  if (before == phase) return;
+  const uint64_t since = phases.since_boot_ns.load(std::memory_order_relaxed);
+  phases.current.store(phase, std::memory_order_relaxed);
+  phases.since_boot_ns.store(now, std::memory_order_relaxed);
+  if (since != 0 && now > since) phases.total_ns[before].fetch_add(now - since, std::memory_order_relaxed);
+  const uint64_t position = phases.next_edge.load(std::memory_order_relaxed);
+  PhaseEdge& edge = phases.edges[position % kPhaseEdges];
+  edge.ticket.store(~uint64_t{0}, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  __atomic_store_n(&edge.boot_ns, now, __ATOMIC_RELAXED);
+  __atomic_store_n(&edge.phase, phase, __ATOMIC_RELAXED);
+  edge.ticket.store(position + 1, std::memory_order_release);
+  phases.next_edge.store(position + 1, std::memory_order_release);
+  phases.transitions.fetch_add(1, std::memory_order_release);
+}
+
 // Explains why the writer measures less than was wanted. `text` may be null.
 inline void SetTrouble(Page& page, const char* text) noexcept {
   size_t at = 0;

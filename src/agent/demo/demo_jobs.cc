@@ -135,26 +135,8 @@ class SimulatedPage {
     else Log(LogLevel::kWarn, "demo", "no_page", "a job is not simulated: " + id.error().detail);
   }
 
-  // As the SDK does it for a job that marks its phases.
-  void Mark(Phase phase, int64_t at_ns) {
-    job_page::Phases& phases = page_->phases;
-    const auto at = ToCount(at_ns);
-    const uint32_t before = phases.current.load();
-    phases.marked.store(1);
-    if (before == static_cast<uint32_t>(phase)) return;
-    const uint64_t since = phases.since_boot_ns.load();
-    if (since != 0 && at > since) phases.total_ns[before].fetch_add(at - since);
-    phases.current.store(static_cast<uint32_t>(phase));
-    phases.since_boot_ns.store(at);
-    const uint64_t position = phases.next_edge.load();
-    job_page::PhaseEdge& edge = phases.edges[position % job_page::kPhaseEdges];
-    edge.ticket.store(~uint64_t{0});
-    edge.boot_ns = at;
-    edge.phase = static_cast<uint32_t>(phase);
-    edge.ticket.store(position + 1);
-    phases.next_edge.store(position + 1);
-    phases.transitions.fetch_add(1);
-  }
+  // As a job that marks its phases.
+  void Mark(Phase phase, int64_t at_ns) { job_page::WritePhase(*page_, phase, ToCount(at_ns)); }
 
  private:
   explicit SimulatedPage(JobPages& pages) : pages_(pages) {}

@@ -164,25 +164,9 @@ void Touch(Page& page, uint64_t now) noexcept {
   process.own.HandOverIfDue(now);
 }
 
-// With the lock of the phases. The reader may see any moment in between.
+// With the lock of the phases.
 void PublishPhase(Page& page, uint32_t phase, uint64_t now) noexcept {
-  job_page::Phases& phases = page.phases;
-  const uint32_t before = phases.current.load(std::memory_order_relaxed);
-  phases.marked.store(1, std::memory_order_relaxed);
-  if (before == phase) return;
-  const uint64_t since = phases.since_boot_ns.load(std::memory_order_relaxed);
-  phases.current.store(phase, std::memory_order_relaxed);
-  phases.since_boot_ns.store(now, std::memory_order_relaxed);
-  if (since != 0 && now > since) phases.total_ns[before].fetch_add(now - since, std::memory_order_relaxed);
-  const uint64_t position = phases.next_edge.load(std::memory_order_relaxed);
-  job_page::PhaseEdge& edge = phases.edges[position % job_page::kPhaseEdges];
-  edge.ticket.store(~uint64_t{0}, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);
-  __atomic_store_n(&edge.boot_ns, now, __ATOMIC_RELAXED);
-  __atomic_store_n(&edge.phase, phase, __ATOMIC_RELAXED);
-  edge.ticket.store(position + 1, std::memory_order_release);
-  phases.next_edge.store(position + 1, std::memory_order_release);
-  phases.transitions.fetch_add(1, std::memory_order_release);
+  job_page::WritePhase(page, static_cast<job_page::Phase>(phase), now);
   Touch(page, now);
 }
 
