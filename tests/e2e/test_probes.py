@@ -182,7 +182,7 @@ class Probes(unittest.TestCase):
     def test_children_are_followed(self):
         agent, caller = self.agent(), self.enterContext(self.caller())
         self.attach(caller.pid)
-        caller.begin(f"fork {FUNCTION} 500 1000000 3")  # half a second each
+        caller.begin(f"fork {FUNCTION} 3000 1000000 3")  # three seconds each: a page shows them while they run
         seen = {}
 
         def all_counted():
