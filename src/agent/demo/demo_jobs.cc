@@ -167,6 +167,21 @@ class SimulatedPage {
   uint64_t id_ = 0;
 };
 
+using SimulatedPages = std::vector<std::unique_ptr<SimulatedPage>>;
+
+// A page for each process of a workload, which has one for each GPU; none if one cannot be made.
+SimulatedPages MakePages(JobPages& pages, const Workload& work, Writer writer, uint64_t opened_boot_ns,
+                         job_page::Level level) {
+  SimulatedPages made;
+  for (size_t i = 0; i < work.gpus.size(); ++i) {
+    auto page =
+        SimulatedPage::Make(pages, writer, work.pid + static_cast<unsigned>(i), opened_boot_ns, level);
+    if (!page) return {};
+    made.push_back(std::move(page));
+  }
+  return made;
+}
+
 // Pages of the CUDA injection library in the processes of a workload. What they count follows from the load
 // since the boot, and in a training from the steps in addition.
 class LaunchPages final : public DemoJobs::Part {
@@ -184,13 +199,9 @@ class LaunchPages final : public DemoJobs::Part {
     const EngineTime time = node_.TimeOf(workload_, now.boot_ns);
     if (time.level < 0) return made_.clear();
     if (made_.empty()) {
-      for (size_t i = 0; i < work_.gpus.size(); ++i) {
-        auto page = SimulatedPage::Make(pages_, Writer::kCudaInjection, work_.pid + static_cast<unsigned>(i),
-                                        kSinceBootNs, job_page::Level::kTime);
-        if (!page) return made_.clear();
-        job_page::CopyText((*page)->devices[0].device_id, BusAddress(work_.gpus[i]).c_str());
-        made_.push_back(std::move(page));
-      }
+      made_ = MakePages(pages_, work_, Writer::kCudaInjection, kSinceBootNs, job_page::Level::kTime);
+      for (size_t i = 0; i < made_.size(); ++i)
+        job_page::CopyText((*made_[i])->devices[0].device_id, BusAddress(work_.gpus[i]).c_str());
     }
     const double calls =
         time.Sum([&](int level) { return work_.inside.launches * std::min(level, 100) / 100.0; });
@@ -223,7 +234,7 @@ class LaunchPages final : public DemoJobs::Part {
   const Durations kernel_;
   const Durations enqueue_{4'200, 0.35}, enqueue_of_graphs_{19'000, 0.4}, delay_{14'000, 0.8},
       sync_{1'600'000, 0.7};
-  std::vector<std::unique_ptr<SimulatedPage>> made_;
+  SimulatedPages made_;
   int64_t counted_ns_ = 0;
   double most_ = 0, before_ = 0, held_ = 0;  // launches: counted, by the load at the last time, not made
 };
@@ -239,20 +250,17 @@ class EngineRanks final : public DemoJobs::Part {
     if (time.level < 0) return made_.clear();
     const std::string name = work_.name + "-tp";
     if (made_.empty()) {
-      for (size_t i = 0; i < work_.gpus.size(); ++i) {
-        auto page = SimulatedPage::Make(pages_, Writer::kNcclPlugin, work_.pid + static_cast<unsigned>(i),
-                                        kSinceBootNs, job_page::Level::kCount);
-        if (!page) return made_.clear();
+      made_ = MakePages(pages_, work_, Writer::kNcclPlugin, kSinceBootNs, job_page::Level::kCount);
+      for (size_t i = 0; i < made_.size(); ++i) {
         const std::string device = BusAddress(work_.gpus[i]);
-        job_page::OpenCommunicator(**page, {.hash = StableHash(name),
-                                            .rank = static_cast<int32_t>(i),
-                                            .ranks = static_cast<int32_t>(work_.gpus.size()),
-                                            .nodes = 1,
-                                            .device = 0,
-                                            .name = name.c_str(),
-                                            .device_id = device.c_str(),
-                                            .boot_ns = kSinceBootNs});
-        made_.push_back(std::move(page));
+        job_page::OpenCommunicator(**made_[i], {.hash = StableHash(name),
+                                                .rank = static_cast<int32_t>(i),
+                                                .ranks = static_cast<int32_t>(work_.gpus.size()),
+                                                .nodes = 1,
+                                                .device = 0,
+                                                .name = name.c_str(),
+                                                .device_id = device.c_str(),
+                                                .boot_ns = kSinceBootNs});
       }
     }
     most_ = std::max(most_, static_cast<uint64_t>(time.Sum([&](int level) {
@@ -276,7 +284,7 @@ class EngineRanks final : public DemoJobs::Part {
   const size_t workload_;
   JobPages& pages_;
   const Workload& work_;
-  std::vector<std::unique_ptr<SimulatedPage>> made_;
+  SimulatedPages made_;
   uint64_t most_ = 0;
 };
 
@@ -321,24 +329,22 @@ class Training final : public DemoJobs::Part {
     // As NCCL draws another one for each communicator.
     hash_ = MixWords(seed_, ToCount(now.boot_ns)) | 1;
     sequence_ = 0;
+    made_ = MakePages(pages_, work_, Writer::kProgram, ToCount(now.boot_ns), job_page::Level::kTime);
+    if (made_.empty()) return Stop(), false;
     for (int rank = inside_.first; rank < inside_.first + here_; ++rank) {
-      const auto at = static_cast<size_t>(rank - inside_.first);
-      auto page = SimulatedPage::Make(pages_, Writer::kProgram, work_.pid + static_cast<unsigned>(at),
-                                      ToCount(now.boot_ns), job_page::Level::kTime);
-      if (!page) return Stop(), false;
-      const std::string device = BusAddress(work_.gpus[at]);
-      const auto place = job_page::OpenCommunicator(**page, {.hash = hash_,
-                                                             .rank = rank,
-                                                             .ranks = inside_.ranks,
-                                                             .nodes = (inside_.ranks + here_ - 1) / here_,
-                                                             .device = 0,
-                                                             .name = work_.name.c_str(),
-                                                             .device_id = device.c_str(),
-                                                             .boot_ns = ToCount(now.boot_ns)});
+      SimulatedPage& page = PageOf(rank);
+      const std::string device = BusAddress(work_.gpus[static_cast<size_t>(rank - inside_.first)]);
+      const auto place = job_page::OpenCommunicator(*page, {.hash = hash_,
+                                                            .rank = rank,
+                                                            .ranks = inside_.ranks,
+                                                            .nodes = (inside_.ranks + here_ - 1) / here_,
+                                                            .device = 0,
+                                                            .name = work_.name.c_str(),
+                                                            .device_id = device.c_str(),
+                                                            .boot_ns = ToCount(now.boot_ns)});
       slot_ = place.slot;
       generation_ = place.generation;
-      page->Show();
-      made_.push_back(std::move(page));
+      page.Show();
     }
     others_.clear();
     for (int rank = 0; rank < inside_.ranks; ++rank) {
@@ -526,7 +532,7 @@ class Training final : public DemoJobs::Part {
   const InsideWork& inside_;
   const int here_;
   const uint64_t seed_;
-  std::vector<std::unique_ptr<SimulatedPage>> made_;  // of the ranks of this node
+  SimulatedPages made_;  // of the ranks of this node
   std::vector<Other> others_;
   int32_t slot_ = 0;  // of the communicator, in each page
   uint32_t generation_ = 0;

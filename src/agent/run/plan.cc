@@ -1,6 +1,5 @@
 #include "agent/run/plan.h"
 
-#include <unistd.h>
 #include <algorithm>
 #include <set>
 
@@ -62,11 +61,6 @@ std::vector<AttributeSet::Attribute> ResourceOptions(const Config& config) {
 }
 
 }  // namespace
-
-std::string HostName() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
 
 AttributeSet StatedAttributes(const Config& config) {
   std::vector<AttributeSet::Attribute> attributes = ResourceOptions(config);

@@ -7,6 +7,7 @@
 #include <gpulens/status.h>
 
 #include "agent/fleet/fleet_table.h"
+#include "base/host_name.h"
 #include "config/schema.h"
 #include "net/auth/web_config.h"
 #include "pipeline/pipeline.h"
@@ -23,9 +24,6 @@ struct PlanContext {
   bool demo = false;
   std::string host_name;
 };
-
-// The name of this machine; empty when it has none.
-std::string HostName();
 
 // Attributes of all exported data.
 AttributeSet MakeResource(const Config& config, const PlanContext& context);

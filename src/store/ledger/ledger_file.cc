@@ -12,6 +12,7 @@
 #include <cstdio>
 
 #include "base/files.h"
+#include "base/host_name.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "base/text.h"
@@ -136,11 +137,6 @@ std::string NewId() {
   std::string id;
   AppendHex(id, std::string_view(bytes, sizeof bytes));
   return id;
-}
-
-std::string HostName() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
 // Whose file it is, before any of its tables is read.

@@ -1,11 +1,10 @@
 #include "plugins/collectors/nccl/hint_feed.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
+#include "base/host_name.h"
 #include "base/parse.h"
 #include "base/pci_address.h"
 #include "catalog/codes/codes.h"
@@ -80,13 +79,8 @@ void CutTo(std::string& text, size_t most) {
 
 }  // namespace
 
-std::string NameOfThisHost() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
-
 HintFeed::HintFeed()
-    : host_(NameOfThisHost()),
+    : host_(HostName()),
       info_(kGpuInfo),
       throttle_(kGpuThrottleReason),
       throttle_share_(kGpuThrottleShare),

@@ -17,9 +17,6 @@
 
 namespace gpulens {
 
-// The name of this host, which its processes have in batches; empty: unknown.
-std::string NameOfThisHost();
-
 // Not thread-safe. docs/stragglers.md has the limits from which on a reading is a hint.
 class HintFeed {
  public:

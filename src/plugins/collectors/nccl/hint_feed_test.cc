@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "base/host_name.h"
 #include "catalog/gpu.h"
 #include "catalog/host.h"
 #include "core/frame_writer.h"
@@ -68,7 +69,7 @@ class HintFeedTest : public ::testing::Test {
     const MetricDesc* desc = nullptr;
     double value = 0;
   };
-  const std::string host_ = NameOfThisHost();
+  const std::string host_ = HostName();
   std::vector<EntityRef> gpus_;
   std::map<std::string, Row> rows_;
   SeriesTable table_;

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "base/files.h"
+#include "base/host_name.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "catalog/nccl.h"
@@ -96,7 +97,7 @@ class Nccl final : public Collector {
         slowest_(
             {.threshold_us =
                  std::chrono::duration<double, std::micro>(options.Time("straggler_threshold")).count()}),
-        host_(NameOfThisHost()),
+        host_(HostName()),
         table_(RankTable::Options{}),
         join_(std::move(join)),
         // Differs between agents and their restarts.

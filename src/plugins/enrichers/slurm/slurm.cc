@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/host_name.h"
 #include "base/parse.h"
 #include "base/process.h"
 #include "base/result.h"
@@ -365,11 +366,6 @@ constexpr OptionSpec kOptions[] = {
 };
 using Options = OptionsOf<kOptions>;
 
-std::string HostNameOf() {
-  char name[256] = {};
-  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
-
 bool IsFolder(const std::string& path) {
   struct stat facts{};
   return !path.empty() && ::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
@@ -407,7 +403,7 @@ Result<std::unique_ptr<Enricher>> Create(const Config& config, Env& env) {
   slurm::JobEnricher::Options out;
   out.root = env.root;
   out.node_name = options.Text("node_name");
-  out.host_name = HostNameOf();
+  out.host_name = HostName();
   out.mapping = options.Text("job_mapping");
   out.programs = options.Text("programs");
   out.scontrol = options.Bool("scontrol");
