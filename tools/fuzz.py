@@ -4,8 +4,9 @@
 With SECONDS it looks for new inputs, elsewhere each time; what a fuzzer learns stays in build/fuzz/x/corpus.
 
 With `inputs`, as the checks run it, each fuzzer tries a number of inputs that is the same on every machine, from one seed and from the
-corpus of the tree alone: INPUTS, or the N of a line `// Fuzz inputs: N` in its source where an input takes long; TIMES as many. So the
-result depends on the change and not on the speed of the machine.
+corpus of the tree alone: INPUTS, or the N of a line `// Fuzz inputs: N` in its source where an input takes long; TIMES as many. Addresses
+are the same in each run, since libFuzzer makes inputs of values that were compared, and pointers are among them. So the result depends
+on the change and not on the machine.
 
 With `keep` it runs nothing new: of what fuzzers have learned it adds to their seeds in the tree what reaches code that
 the seeds do not, the smallest set that libFuzzer finds, the largest files first, which reach most, up to KEPT_FILES and KEPT_BYTES with
@@ -84,6 +85,12 @@ def keep(build, fuzzer):
     return True, f"  {fuzzer}: {files} seeds, {kept} of {len(found)} added, {size:,} bytes in {folder.relative_to(tree.ROOT)}"
 
 
+def with_fixed_addresses(command):
+    """The command without address space randomization; as it is where a container does not permit that."""
+    fixed = ["setarch", "--addr-no-randomize"]
+    return fixed + command if subprocess.run([*fixed, "true"], check=False, stderr=subprocess.DEVNULL).returncode == 0 else command
+
+
 def fuzz(build, fuzzer, seconds, weight):
     """(whether it found nothing, what to print); with `seconds` None it is `weight` times the fuzzer's number of inputs."""
     home = tree.ROOT / "build/fuzz" / fuzzer.removesuffix("_fuzz")
@@ -91,7 +98,7 @@ def fuzz(build, fuzzer, seconds, weight):
     command = [str(build / fuzzer), "-timeout=10", "-rss_limit_mb=2048", f"-artifact_prefix={home}/", "-print_final_stats=1"]
     learned = home / "corpus"
     if seconds is None:
-        command += ["-seed=1", f"-runs={weight * inputs_of(fuzzer)}"]
+        command += ["-seed=1", f"-runs={weight * inputs_of(fuzzer)}", "-reload=0"]
         learned = home / "learned_in_check"  # not read again: the next check tries the same
         shutil.rmtree(learned, ignore_errors=True)
         learned.mkdir()
@@ -99,6 +106,9 @@ def fuzz(build, fuzzer, seconds, weight):
         command += [f"-max_total_time={seconds}"]
     command += [str(learned), *seeds_of(fuzzer)]
     environment = dict(os.environ, LLVM_PROFILE_FILE="/dev/null")
+    if seconds is None:
+        environment = {name: environment[name] for name in ("PATH", "LLVM_PROFILE_FILE")}  # its size moves the stack
+        command = with_fixed_addresses(command)
     begin = time.monotonic()
     done = subprocess.run(
         command, cwd=tree.ROOT, env=environment, text=True, errors="replace", check=False,
