@@ -113,7 +113,7 @@ class Agent:
             self.process = subprocess.Popen(self.arguments, env=self.environment, stderr=log,
                                             stdout=subprocess.DEVNULL)
         try:
-            wait_until(self.answers, 10, "a first page")
+            wait_until(self.answers, 30, "a first page")
         except AssertionError:
             self.process.kill()
             raise AssertionError("the agent does not answer: " + self.log_text()) from None
@@ -122,7 +122,7 @@ class Agent:
     def __exit__(self, *_):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            code = self.process.wait(10)
+            code = self.process.wait(30)
             assert code == 0, f"exit code {code}: {self.log_text()}"
         shutil.rmtree(self.folder, ignore_errors=True)
 

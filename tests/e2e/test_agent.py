@@ -84,8 +84,9 @@ class Pages(unittest.TestCase):
 
     def test_simulated_is_marked_on_gpu_series_and_only_there(self):
         for sample in samples(self.agent.page()):
-            # The ledger's series are made from those of GPUs.
-            gpu = sample.name.startswith(("gpu_", "zernel_gpu_", "energy_ledger_", "cost_ledger_", "effective_compute_", "ledger_"))
+            # The ledger's series are made from those of GPUs, phases are those of simulated processes.
+            gpu = sample.name.startswith(("gpu_", "zernel_gpu_", "energy_ledger_", "cost_ledger_", "effective_compute_", "ledger_",
+                                          "process_phase"))
             self.assertEqual(sample.labels.get("simulated"), "true" if gpu else None, sample)
 
     def test_every_gpu_series_has_its_identity(self):

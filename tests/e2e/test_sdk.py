@@ -181,7 +181,7 @@ class Training(unittest.TestCase):
         with Program(OTEL_SERVICE_NAME="trainer", **environment) as program:
             self.assertEqual(program.do("train"), "ok")
             self.assertTrue(program.do(f"otlp {url}").startswith("ok"))
-            self.assertEqual(program.do("flush"), "ok")
+            wait_until(lambda: program.do("flush") == "ok", what="an answer of the far end")
             program.end()
 
     def right(self, requests):

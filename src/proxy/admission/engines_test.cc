@@ -56,7 +56,7 @@ class RedisServer {
     auto child = ChildProcess::Start(options);
     ASSERT_TRUE(child) << child.status().detail;
     child_ = std::move(*child);
-    ASSERT_TRUE(Await([&] { return ::access((folder_.path() + "/redis.sock").c_str(), F_OK) == 0; }));
+    ASSERT_TRUE(Await([&] { return Answers(); }));
   }
   void Kill() {
     child_.Signal(SIGKILL);
@@ -68,6 +68,14 @@ class RedisServer {
   const TempFolder& folder() const { return folder_; }
 
  private:
+  // The file of a socket is there a moment before connections are taken.
+  bool Answers() const {
+    sockaddr_storage address{};
+    const socklen_t size = ParseListenAddress("unix:" + folder_.path() + "/redis.sock")->ToSockaddr(address);
+    const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0;
+  }
+
   TempFolder folder_;
   std::vector<std::string> more_;
   ChildProcess child_;
