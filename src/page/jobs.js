@@ -45,7 +45,7 @@ export function jobProcesses(store) {
     process.shares = total > 0 ? [...rates].map(([phase, rate]) => [phase, rate / total]).filter(([, share]) => share >= 0.005).sort((a, b) => b[1] - a[1]) : [];
     // Of a process that never loaded data nothing is known of it: it may have no loader.
     process.waits = rates.has('data_loading') && total > 0 ? rates.get('data_loading') / total : null;
-    process.confidence = store.value('process.phase.confidence', of);
+    process.confidence = process.phase === 'unknown' ? null : store.value('process.phase.confidence', of);
     process.launches = sum(store.find('cuda.launches', of), 'rate');
     process.p50 = store.value('process.recent.launch_latency', {...of, 'launch.quantile': 'p50'});
     process.p99 = store.value('process.recent.launch_latency', {...of, 'launch.quantile': 'p99'});

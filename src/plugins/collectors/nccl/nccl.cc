@@ -185,11 +185,12 @@ class Nccl final : public Collector {
       page_records_ += view.records.size();
       page.wanted = view.page.wanted;
       page.communicators.clear();
-      for (const job_page::CommunicatorCopy& copy : view.page.communicators) {
-        if (!copy.closed) page.communicators.push_back(copy.identity->hash);
+      // Only the plugin measures steps of the network on request.
+      if (view.page.writer == job_page::Writer::kNcclPlugin && !view.owner.simulated) {
+        for (const job_page::CommunicatorCopy& copy : view.page.communicators) {
+          if (!copy.closed) page.communicators.push_back(copy.identity->hash);
+        }
       }
-      if (view.page.writer != job_page::Writer::kNcclPlugin || view.owner.simulated)
-        page.communicators.clear();
       AddLosses(view, page);
       feed_.TakePage(view, page.identity, now);
       if (!view.page.trouble.empty())
