@@ -63,6 +63,13 @@ constexpr LiteLlmKind kKinds[] = {
 constexpr std::string_view kEnvironment = "os.environ/";
 constexpr size_t kMostModelBytes = 200;
 
+// Whether it can be a model of the configuration: a key of YAML has at most 1,024 characters, and a control
+// character takes six.
+bool IsModel(std::string_view name) noexcept {
+  return name.size() <= kMostModelBytes &&
+         std::ranges::none_of(name, [](char c) { return static_cast<unsigned char>(c) < ' '; });
+}
+
 bool IsVariable(std::string_view name) noexcept {
   return !name.empty() && name.size() <= 128 && !(name[0] >= '0' && name[0] <= '9') &&
          std::all_of(name.begin(), name.end(), [](char c) {
@@ -184,8 +191,8 @@ class LiteLlmReader {
     const std::string name = model.TextOf("model_name");
     if (!params || params->kind != YamlNode::kMap || name.empty() || params->TextOf("model").empty())
       return Left(line, "model_list", "an entry without model_name or litellm_params.model");
-    if (std::max(name.size(), params->TextOf("model").size()) > kMostModelBytes)
-      return Left(line, "model_list", "a name longer than 200 bytes");
+    if (!IsModel(name) || !IsModel(params->TextOf("model")))
+      return Left(line, "model_list", "a name longer than 200 bytes or with control characters");
     std::string word, upstream;
     const LiteLlmKind* kind = KindOf(*params, word, upstream);
     if (!kind)
@@ -449,7 +456,7 @@ class LiteLlmReader {
           member.value->kind == YamlNode::kMap ? member.value->TextOf("model") : member.value->text;
       const auto route =
           std::ranges::find_if(routes_, [&](const Route& one) { return one.models.front() == target; });
-      if (route == routes_.end() || member.key.empty() || member.key.size() > kMostModelBytes ||
+      if (route == routes_.end() || member.key.empty() || !IsModel(member.key) ||
           member.key.find('*') != std::string::npos) {
         Left(member.key_mark.line, member.key, "an alias of a model that is not in the list");
         continue;

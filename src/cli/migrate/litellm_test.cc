@@ -169,6 +169,10 @@ TEST(LiteLlm, OtherFilesAreRefused) {
   EXPECT_THAT(wrong("model_list: []"), HasSubstr("no model of a provider"));
   EXPECT_THAT(wrong("model_list: [{model_name: m, litellm_params: {model: bedrock/x}}]"),
               HasSubstr("the proxy does not know bedrock"));
+  // Escaped, 200 control characters are more than a key of YAML may have.
+  for (const std::string& name : {std::string(201, 'x'), std::string("a\\t") + std::string(100, 'x')})
+    EXPECT_THAT(wrong("model_list: [{model_name: \"" + name + "\", litellm_params: {model: groq/x}}]"),
+                HasSubstr("longer than 200 bytes or with control characters"));
 }
 
 }  // namespace
