@@ -118,7 +118,8 @@ class Received {
       // Of no body either nothing has come, or the next response.
       const bool next = rest.starts_with(start) && rest.size() > start.size() && rest[start.size()] <= '9';
       if (!next) {
-        if (static_cast<int64_t>(rest.size()) < length) return false;
+        const bool begun = !rest.empty() && start.starts_with(rest.substr(0, start.size()));
+        if (begun || static_cast<int64_t>(rest.size()) < length) return false;
         size += static_cast<size_t>(length);
       }
       ++finals_;
