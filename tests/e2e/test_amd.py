@@ -95,14 +95,18 @@ class Once(unittest.TestCase):
             ("gpu.sample.age", None), ("gpu.devices", None), ("gpu.driver.info", None)]
 
     def test_both_vendors_have_the_core_metrics(self):
-        sides = {"nvidia": collect("nvidia", "--demo"), "amd": collect("amd", "-o", "library=simulated")}
+        sides = {"nvidia": ("nvidia", "--demo"), "amd": ("amd", "-o", "library=simulated")}
         units = {}
-        for vendor, pairs in sides.items():
-            exported = {}
-            for _, reading in pairs:
-                for attribute in [None, *reading.get("attributes", {}).values()]:
-                    exported.setdefault((reading["name"], attribute), reading)
-            missing = [core for core in self.CORE if core not in exported]
+        for vendor, arguments in sides.items():
+            # A busy machine may read the counters of links only once in the time of a run: then they have no rate.
+            for _ in range(3):
+                pairs, exported = collect(*arguments), {}
+                for _, reading in pairs:
+                    for attribute in [None, *reading.get("attributes", {}).values()]:
+                        exported.setdefault((reading["name"], attribute), reading)
+                missing = [core for core in self.CORE if core not in exported]
+                if not missing:
+                    break
             self.assertEqual(missing, [], vendor)
             units[vendor] = {core: exported[core]["unit"] for core in self.CORE}
             shares = [r["value"] for _, r in pairs if r["unit"] == "1"]

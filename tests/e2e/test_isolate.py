@@ -197,8 +197,8 @@ class Faults(unittest.TestCase):
                 self.assertLess(data, 1 << 30, "the kernel ends a process that takes more")
 
     def test_a_process_without_memory_fails_alone(self):
-        pages = {count: answer("".join(f"s{{a=\"{i}\"}} 1\n" for i in range(count))) for count in (20_000, 60_000)}
-        count = 20_000
+        pages = {count: answer("".join(f"s{{a=\"{i}\"}} 1\n" for i in range(count))) for count in (5_000, 60_000)}
+        count = 5_000
         agent = self.start(target("plain", good := Server(always(answer(self.GOOD)))), small=Server(lambda connection, n: pages[count]))
         self.addCleanup(good.close)
         self.wait(lambda: self.up(agent, "small") == 1 and self.up(agent, "plain") == 1, "two pages")
@@ -207,7 +207,7 @@ class Faults(unittest.TestCase):
         resource.prlimit(pid, resource.RLIMIT_DATA, (1 << 20, 1 << 20))
         count = 60_000  # for the same page it has the memory already
         self.wait(lambda: self.errors(agent, "small", "reader_failed") >= 1, "the end of the process")
-        count = 20_000
+        count = 5_000
         self.wait(lambda: self.up(agent, "small") == 1, "the next scrape")
         # It crashes; a sanitizer has it exit.
         starts = samples(agent.page(), "gpulens_reader_starts_total", reader="targets/small")
