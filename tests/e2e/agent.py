@@ -155,8 +155,8 @@ class Agent:
         wait_until(lambda: value(self.page(), "gpulens_config_reloads_total", result="applied") == before + 1, what="the reload")
 
     def reader_pid(self):
-        """The pid of the reader process, or 0."""
-        return next((pid for pid, words in processes_below(self.process.pid).items() if words[1:3] == ["reader", "nvml"]), 0)
+        """The pid of the reader process, or None. Never 0, which is the process group for kill()."""
+        return next((pid for pid, words in processes_below(self.process.pid).items() if words[1:3] == ["reader", "nvml"]), None)
 
 
 def processes_below(pid):

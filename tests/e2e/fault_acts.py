@@ -257,7 +257,7 @@ def kill_at_start(machine):
     for _ in range(3):
         pid = machine.reader()
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: machine.agent.reader_pid() not in (0, pid), what="the next process")
+        wait_until(lambda: machine.agent.reader_pid() not in (None, pid), what="the next process")
     machine.event("gpulens.reader", gpulens_change="killed")
 
 

@@ -161,7 +161,7 @@ class Machine:
         self.agent.config.write_text(text.replace(f"serial: {str(old).lower()}", f"serial: {str(self.serial).lower()}"))
         assert self.agent.get("/-/reload", method="POST").status == 200
         # The next row ends the new collector's process, not what is left of the old one.
-        wait_until(lambda: self.agent.reader_pid() not in (0, reader), what="the new collector's reader process")
+        wait_until(lambda: self.agent.reader_pid() not in (None, reader), what="the new collector's reader process")
         self.wait_healthy()
 
     def reopen(self, profile=None):

@@ -171,9 +171,9 @@ class Faults(unittest.TestCase):
 
 
 def amd_reader_pid(agent):
-    """The pid of the AMD reader process below the agent; 0 when there is none."""
+    """The pid of the AMD reader process below the agent, or None."""
     below = processes_below(agent.process.pid)
-    return next((pid for pid, words in below.items() if words[1:3] == ["reader", "amdsmi"]), 0)
+    return next((pid for pid, words in below.items() if words[1:3] == ["reader", "amdsmi"]), None)
 
 
 if __name__ == "__main__":

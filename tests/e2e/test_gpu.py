@@ -94,7 +94,7 @@ class Faults(unittest.TestCase):
     def test_a_killed_driver_is_started_again(self):
         with agent_with("h100_busy.yaml", interval="100ms") as agent:
             first_values(agent)
-            os.kill(agent.reader_pid(), signal.SIGKILL)
+            os.kill(wait_until(agent.reader_pid), signal.SIGKILL)
             wait_until(lambda: (value(agent.page(), "gpulens_reader_starts_total", reason="killed") or 0) +
                        (value(agent.page(), "gpulens_reader_starts_total", reason="crash") or 0) >= 1)
             wait_until(lambda: value(agent.page(), "gpulens_collector_up", collector="nvidia") == 1)
@@ -103,9 +103,9 @@ class Faults(unittest.TestCase):
     def test_a_stopped_driver_is_killed_and_started_again(self):
         with agent_with("h100_busy.yaml", interval="100ms") as agent:
             first_values(agent)
-            pid = agent.reader_pid()
+            pid = wait_until(agent.reader_pid)
             os.kill(pid, signal.SIGSTOP)
-            wait_until(lambda: agent.reader_pid() not in (0, pid), 10, "another reader process")
+            wait_until(lambda: agent.reader_pid() not in (None, pid), 30, "another reader process")
             wait_until(lambda: value(agent.page(), "gpulens_collector_up", collector="nvidia") == 1)
             self.assert_host_goes_on(agent)
 

@@ -59,11 +59,11 @@ class Release(unittest.TestCase):
         config, environment = nvidia_config("h100_busy.yaml", interval="200ms", ttl="1s")
         with Agent(config=config + f"control: {{socket: {socket}}}\n", environment=environment) as agent:
             wait_until(lambda: samples(agent.page(), "gpu_power_draw_watts"), 20, "GPU values")
-            self.assertNotEqual(agent.reader_pid(), 0)
+            wait_until(agent.reader_pid, what="the reader process")
             done = self.order(socket, "release", "--for", "10m")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("released for", done.stdout)
-            self.assertEqual(agent.reader_pid(), 0, "when the command returns no process has a GPU open")
+            self.assertIsNone(agent.reader_pid(), "when the command returns no process has a GPU open")
             wait_until(lambda: value(agent.page(), "gpulens_reader_up", reader="nvml") == 0)
             wait_until(lambda: not samples(agent.page(), "gpu_power_draw_watts"), 20, "the end of old values")
             self.assertEqual(value(agent.page(), "gpulens_collector_up", collector="nvidia"), 0)

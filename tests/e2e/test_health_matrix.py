@@ -60,7 +60,7 @@ def kill_three_times(machine):
     for _ in range(3):
         pid = machine.reader()
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: machine.agent.reader_pid() not in (0, pid), what="the next process")
+        wait_until(lambda: machine.agent.reader_pid() not in (None, pid), what="the next process")
 
 
 def garbled_log(machine):
