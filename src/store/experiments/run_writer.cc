@@ -143,7 +143,8 @@ Status RunWriter::Write(const RunBatch& batch, PointSource source) {
     ASSIGN_OR_RETURN(heartbeat_, database_.Prepare("UPDATE process SET heartbeat_ns=? WHERE id=?"));
   }
   RETURN_IF_ERROR(heartbeat_.BindAll(batch.heartbeat_ns, process_id_).Execute());
-  if (database_.changes() == 0) return {Code::kUnavailable, "the run " + run_id_ + " was deleted"};
+  if (database_.changes() == 0)
+    return {Code::kUnavailable, "the run " + run_id_ + " was deleted from " + database_.path()};
   RETURN_IF_ERROR(WriteTexts(batch));
   RETURN_IF_ERROR(WritePoints(batch, source));
   RETURN_IF_ERROR(WriteEnergy(batch.energy));
