@@ -139,7 +139,7 @@ function(gpulens_tests name target tests deps)
   target_compile_definitions(${name}_test PRIVATE GPULENS_SOURCE_DIR=".")
   add_dependencies(unit_tests ${name}_test)
   add_test(NAME ${name} COMMAND ${name}_test WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 120 SKIP_REGULAR_EXPRESSION "^SKIP ALL")
+  set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 300 SKIP_REGULAR_EXPRESSION "^SKIP ALL")
 endfunction()
 
 function(gpulens_benches name target benches)

@@ -10,7 +10,7 @@ foreach(name agent amd bad_pages capture check command_line commands gpu gpu_cov
              cost_reconcile migrate_litellm proxy_clients proxy_security proxy_otlp proxy_cost seed_rows_proxy proxy_sandbox torch_job phases seed_rows_probes)
   add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name}
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
-  set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 300 RESOURCE_LOCK e2e_${name}
+  set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 600 RESOURCE_LOCK e2e_${name}
     ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
 # They attach probes, and measure times of a second.
@@ -64,10 +64,10 @@ foreach(label e2e peers)
 endforeach()
 # The pictures of README show what the program shows.
 add_test(NAME e2e_pictures COMMAND ${e2e_python} -m unittest -v test_pictures WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/page)
-set_tests_properties(e2e_pictures PROPERTIES LABELS e2e TIMEOUT 120 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+set_tests_properties(e2e_pictures PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 # The modules of the page, without a browser.
 add_test(NAME e2e_page_modules COMMAND ${e2e_python} -m unittest -v test_modules WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/page)
-set_tests_properties(e2e_page_modules PROPERTIES LABELS e2e TIMEOUT 90 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+set_tests_properties(e2e_page_modules PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 # What is deployed: rules, compose files, the chart.
 foreach(name rules alerts_live compose chart seed_rows_deploy units)
   add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/deploy)
@@ -84,7 +84,7 @@ set_tests_properties(peers_pods PROPERTIES RESOURCE_LOCK build_image)
 # What is built, read as ELF.
 foreach(name hardening libraries)
   add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/packages)
-  set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 120 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+  set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
 # What ./dev release does, and the lines of pages with what it makes; for arm64, under qemu-user.
 foreach(name release arm64)
@@ -94,7 +94,7 @@ endforeach()
 # The documentation: its links, and the site that ./dev docs makes, whose packages take a while to fetch.
 add_test(NAME e2e_docs COMMAND ${e2e_python} -m unittest -v test_docs.Pages WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/docs)
 add_test(NAME peers_docs_site COMMAND ${e2e_python} -m unittest -v test_docs.Site WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/docs)
-set_tests_properties(e2e_docs PROPERTIES LABELS e2e TIMEOUT 60 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+set_tests_properties(e2e_docs PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 set_tests_properties(peers_docs_site PROPERTIES LABELS peers TIMEOUT 600 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 # Real serving engines, which tools/prepare_engines.sh fetches; each skips, with the reason, where it is not there. Those
 # that are quick to fetch and to start run always; the heavy ones have a label of their own: ./dev test --engines.

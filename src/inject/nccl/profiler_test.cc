@@ -472,8 +472,12 @@ TEST_P(EachVersion, MoreInFlightThanHandles) {
   const uint64_t before = Lost(*page_, Loss::kNoHandle);
   const uint64_t operations = 5000;
   std::vector<void*> handles;
+  const auto begin = std::chrono::steady_clock::now();
   for (uint64_t i = 0; i < operations; ++i)
     handles.push_back(host_.StartCollective(context_, {.sequence = i}));
+  // Those without a sign for a second are given up, and their handles are free again.
+  if (std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(900))
+    GTEST_SKIP() << "the machine is too slow";
   const auto given =
       std::count_if(handles.begin(), handles.end(), [](void* handle) { return handle != nullptr; });
   EXPECT_LE(given, static_cast<ptrdiff_t>(kOperations));

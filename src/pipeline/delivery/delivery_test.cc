@@ -25,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::Gt;
 using ::testing::HasSubstr;
@@ -352,7 +353,9 @@ TEST_F(DeliveryTest, ARenamedSinkIsANewOneAndTheOldOnesRecordsStay) {
   EXPECT_TRUE(UntilEmpty("test/new"));
   EXPECT_THAT(Folders({"test.new", "test.old"}), ElementsAre("test.new", "test.old"));
   Run({{"test/old", &a_}});
-  EXPECT_THAT(a_.Wait(2), ElementsAre("2", "1"));
+  // A request of the first sender that was under way at its end may be answered only now, and then it comes
+  // again.
+  EXPECT_THAT(a_.Wait(2), AnyOf(ElementsAre("2", "1"), ElementsAre("2", "1", "1")));
 }
 
 TEST_F(DeliveryTest, TheSameNameWithAnotherEncoderKeepsTheOrder) {

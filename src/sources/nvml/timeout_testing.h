@@ -7,6 +7,6 @@
 
 namespace gpulens::nvml {
 
-inline constexpr Duration kTimeout = std::chrono::seconds(20);
+inline constexpr Duration kTimeout = std::chrono::seconds(60);
 
 }  // namespace gpulens::nvml
