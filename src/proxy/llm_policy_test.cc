@@ -111,9 +111,10 @@ class LlmPolicyTest : public ::testing::Test {
 
   void TearDown() override {
     EXPECT_EQ(admission_.budgets().held_pico(), 0);
+    // In the order of LlmProxy: the policy wakes the journal, whose callbacks post to the loop.
     server_ = nullptr;
-    journal_ = nullptr;  // its callbacks post to the loop
     loop_.Call([this] { policy_ = nullptr; });
+    journal_ = nullptr;
     loop_.Stop();
   }
 
