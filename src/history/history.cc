@@ -463,8 +463,8 @@ class History::Impl {
       }
       if (reset || !state.present) entry.increase = 0;
       else if (value > entry.value) entry.increase = value - entry.value;
-      const ScaledValue scaled =
-          column.whole ? ScaledValue{cell.i, 0, false} : Scale(value, state, entry.increase);
+      ScaledValue scaled = column.whole ? ScaledValue{cell.i, 0, false} : Scale(value, state, entry.increase);
+      if (!reset && FallsByCode(state, scaled)) scaled = state.last;
       entry.value = value;
       if (ComesAsExpected(state, scaled) && stale == state.stale && !reset) {
         Advance(state);
@@ -701,6 +701,7 @@ class History::Impl {
     ValueState fresh;
     fresh.counter = state.counter;
     const ScaledValue scaled = Scale(entry.value, fresh, entry.increase);
+    if (FallsByCode(state, scaled)) return;
     if (!scaled.raw && !state.last.raw) {
       const double shift = std::pow(10.0, scaled.digits - state.last.digits);
       state.expected_step = static_cast<int64_t>(static_cast<double>(state.expected_step) * shift);

@@ -86,6 +86,17 @@ double LastIncrease(const std::vector<SeriesSample>& all, ptrdiff_t at) {
   return 0;
 }
 
+// The largest increase up to a sample, since a gap or reset.
+double LargestIncrease(const std::vector<SeriesSample>& all, ptrdiff_t at) {
+  double largest = 0;
+  for (; at > 0; --at) {
+    const SeriesSample &now = all[static_cast<size_t>(at)], &before = all[static_cast<size_t>(at - 1)];
+    if (now.reset || before.mark == SeriesSample::kGap) break;
+    largest = std::max(largest, now.value - before.value);
+  }
+  return largest;
+}
+
 void Compare(const std::vector<SeriesSample>& all, const std::vector<SeriesSample>& got, bool counter,
              int64_t from, int64_t to, int64_t wall) {
   auto first =
@@ -102,10 +113,18 @@ void Compare(const std::vector<SeriesSample>& all, const std::vector<SeriesSampl
     if (i > 0) RC_ASSERT(got[i].reset == want[i].reset);
     if (want[i].mark == SeriesSample::kGap) continue;
     const double size = std::abs(want[i].value);
+    const auto of_increase = [size](double increase) {
+      return increase > 0 ? std::max(increase * 1.01e-6, size * 4e-16) : size * 5.1e-13;
+    };
     double slack = size * 5.1e-8;
     if (counter) {
-      const double increase = LastIncrease(all, first - all.begin() + static_cast<ptrdiff_t>(i));
-      slack = increase > 0 ? std::max(increase * 1.01e-6, size * 4e-16) : size * 5.1e-13;
+      const ptrdiff_t at = first - all.begin() + static_cast<ptrdiff_t>(i);
+      slack = of_increase(LastIncrease(all, at));
+      if (i > 0 && want[i - 1].mark != SeriesSample::kGap && !want[i].reset)
+        RC_ASSERT(got[i].value >= got[i - 1].value);
+      // It waits for the counter to pass what its first value or a larger increase was rounded up to.
+      if (got[i].value > want[i].value)
+        slack = std::max({slack, of_increase(LargestIncrease(all, at)), of_increase(0)});
     }
     RC_ASSERT(std::abs(got[i].value - want[i].value) <= slack);
   }

@@ -180,6 +180,19 @@ TEST_F(HistoryTest, MarksWhereACounterBeganAgain) {
   EXPECT_EQ(Values(samples), (std::vector<double>{1000.5, 1600.5, 2000.5, 2600.5, 3, 600}));
 }
 
+// A large increase is rounded to fewer digits than a small one that follows it.
+TEST_F(HistoryTest, ACounterNeverFallsByRounding) {
+  FakeSource source("nvidia");
+  const Series energy = source.Declare(kGpuEnergyConsumption, Gpu(0), 1);
+  for (double joules : {0.701, 0.705866406, 0.705866408, 0.705866408, 0.705866412}) {
+    source.Read(clock.Now(), {{energy, {joules}}});
+    Tick(source);
+  }
+  const std::vector<SeriesSample> samples = SamplesOf(history, "gpu.energy.consumption");
+  EXPECT_EQ(Marks(samples), "ooooo");
+  EXPECT_EQ(Values(samples), (std::vector<double>{0.701, 0.70586641, 0.70586641, 0.70586641, 0.705866412}));
+}
+
 TEST_F(HistoryTest, ASeriesThatEndsAndReturnsIsTheSameAndOneWithOtherAttributesIsNot) {
   FakeSource source("nvidia");
   Series power = source.Declare(kGpuPowerDraw, Gpu(0));

@@ -10,7 +10,8 @@
 namespace gpulens {
 
 // A value as a whole number and a power of ten, or as the bits of a double where that is not close enough: of
-// a gauge to 7 digits, of a counter to a millionth of its last increase.
+// a gauge to 7 digits, of a counter to a millionth of its last increase, or as its value before was while it
+// would else fall.
 struct ScaledValue {
   int64_t number = 0;
   int8_t digits = 0;  // behind the point; negative: zeros before it
@@ -39,6 +40,12 @@ inline constexpr size_t kMostValueBits = 160, kMostCarriedBits = 192;
 // Scales a finite value, by the digits of the state's last one where they do. `increase`: of a counter,
 // the last one that was not 0; 0: none yet.
 ScaledValue Scale(double value, const ValueState& state, double increase) noexcept;
+
+// Whether a counter that did not fall would be less than its last value, which was rounded up to fewer
+// digits.
+inline bool FallsByCode(const ValueState& state, const ScaledValue& value) noexcept {
+  return state.counter && state.present && ValueOf(value) < ValueOf(state.last);
+}
 
 // Whether a present value that is neither stale nor a reset need not be written.
 inline bool ComesAsExpected(const ValueState& state, const ScaledValue& value) noexcept {
