@@ -137,7 +137,7 @@ class OfAgent(unittest.TestCase):
             try:
                 # Waiting compressed requests are sent with the setting of the next agent.
                 config = config.replace("otlp: {", "otlp: {compression: none, ")
-                wait_until(lambda: (value(first.page(), "gpulens_sink_queue_length", queue="delivery", sink="otlp") or 0) > 5,
+                wait_until(lambda: (value(first.page(), "gpulens_sink_queue_length", queue="delivery", sink="otlp") or 0) > 6,
                            what="a backlog")  # fmt: skip
                 self.assertEqual(value(first.page(), "gpulens_sink_up", sink="otlp"), 0)
             finally:

@@ -21,7 +21,7 @@ BUCKET = 2 ** 0.25
 def library(folder, style="push"):
     """A libcuda of its own: a probe lies on a file, and other tests probe the one of the build at the same time."""
     copy = pathlib.Path(folder, style, "libcuda.so.1")
-    copy.parent.mkdir(exist_ok=True)
+    copy.parent.mkdir(parents=True, exist_ok=True)
     if not copy.exists():
         shutil.copy(FAKES / style / "libcuda.so.1", copy)
     return copy
@@ -166,7 +166,7 @@ class Probes(unittest.TestCase):
         agent, caller = self.agent(), self.enterContext(self.caller())
         self.attach(caller.pid)
         # The program of a child has another file, which is found within 5 s.
-        caller.begin(f"exec {FUNCTION} 222 {library(self.folder, 'endbr')}")
+        caller.begin(f"exec {FUNCTION} 222 {library(f'{self.folder}/child')}")
         child = int(caller.process.stdout.readline().split()[1])
         place = Place(child)
         wait_until(place.probed, 15, what="probes in the library of the child's program")
