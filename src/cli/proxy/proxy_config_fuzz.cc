@@ -1,7 +1,7 @@
 // Any bytes as the file of `gpulens proxy`, as far as options of the proxy. What is accepted keeps the
 // promises that the proxy relies on, prints to a text that loads to the same, and is wrong where a route
-// names no provider. Files are not read: a text could name a pipe. Fuzz inputs: 5'000 (each reads a whole
-// configuration; an address with TLS makes a context)
+// names no provider. Files are not read: a text could name a pipe.
+// Fuzz inputs: 20'000 (each reads a whole configuration; an address with TLS makes a context)
 #include <cstdlib>
 #include <set>
 
@@ -18,6 +18,7 @@ LoadOutcome LoadProxyText(std::string text) {
   ConfigSources sources;
   sources.file_name = "proxy.yaml", sources.file_text = std::move(text);
   sources.inspect_file = nullptr, sources.inspect_folder = nullptr, sources.read = nullptr;
+  sources.expand = true;  // as the proxy does: what is printed has a $ as $$
   return Load(ProxySchema(), sources);
 }
 
