@@ -10,8 +10,8 @@
 namespace gpulens {
 
 // A value as a whole number and a power of ten, or as the bits of a double where that is not close enough: of
-// a gauge to 7 digits, of a counter to a millionth of its last increase, or as its value before was while it
-// would else fall.
+// a gauge to 7 digits, of a counter to a millionth of its last increase. Where that would be less than the
+// counter's value before, the value before stays.
 struct ScaledValue {
   int64_t number = 0;
   int8_t digits = 0;  // behind the point; negative: zeros before it
